@@ -1,0 +1,2 @@
+//! C ABI of exec, runtime and capsule.
+#![warn(missing_docs)]

@@ -1,0 +1,2 @@
+//! Frozen execution state: snapshot, restore, fork, rollback.
+#![warn(missing_docs)]

@@ -1,0 +1,2 @@
+//! Execution contract: streams, events, named buffers, graphs and plans.
+#![warn(missing_docs)]

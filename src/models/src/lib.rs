@@ -1,0 +1,2 @@
+//! Built-in policies lowered to captured graphs.
+#![warn(missing_docs)]

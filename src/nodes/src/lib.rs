@@ -1,0 +1,2 @@
+//! ROS 2 shell and command line of flashrt.
+#![warn(missing_docs)]

@@ -1,0 +1,2 @@
+//! One deployed model: ports, stages, identity, live sets.
+#![warn(missing_docs)]
