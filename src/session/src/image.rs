@@ -1,0 +1,4 @@
+//! The image boundary.
+
+/// Most views of one image port.
+pub const MAX_VIEWS: usize = 8;
