@@ -1,0 +1,258 @@
+//! Operations on one element at a time.
+
+use flashrt_exec::Recorder;
+
+use crate::check::{operand, Check};
+use crate::lanes::{Lanes, LANES};
+use crate::launch::{record, Kernel, Ptr};
+use crate::math;
+use crate::{Error, Tensor};
+
+/// `out = gelu_tanh(x) = ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`; f32, equal shapes, `out` may be `x` itself.
+///
+/// # Errors
+/// [`Error::Shape`], [`Error::DType`], [`Error::Overlap`]; the recorder's own errors.
+pub fn gelu_tanh(r: &mut Recorder<'_>, x: &Tensor, out: &Tensor) -> Result<(), Error> {
+    unary(r, "gelu_tanh", x, out, Map::GeluTanh)
+}
+
+/// `out = x·σ(x)`; f32, equal shapes, `out` may be `x` itself.
+///
+/// # Errors
+/// As [`gelu_tanh`].
+pub fn silu(r: &mut Recorder<'_>, x: &Tensor, out: &Tensor) -> Result<(), Error> {
+    unary(r, "silu", x, out, Map::Silu)
+}
+
+/// `out = gelu_tanh(gate)·up`; f32, equal shapes, `out` may be either operand itself.
+///
+/// # Errors
+/// As [`gelu_tanh`].
+pub fn geglu(r: &mut Recorder<'_>, gate: &Tensor, up: &Tensor, out: &Tensor) -> Result<(), Error> {
+    let c = Check("geglu");
+    c.f32("gate", gate)?;
+    c.f32_shape("up", up, gate.shape())?;
+    c.f32_shape("out", out, gate.shape())?;
+    c.same_or_apart(
+        operand("out", out),
+        &[operand("gate", gate), operand("up", up)],
+    )?;
+    let map = Map::Geglu(Ptr::of(up));
+    record(
+        r,
+        "geglu",
+        &[gate, up, out],
+        Elementwise::new(gate, out, map),
+    )
+}
+
+/// `out = x + y`; f32, equal shapes, `out` may be either operand itself.
+///
+/// # Errors
+/// As [`gelu_tanh`].
+pub fn residual_add(
+    r: &mut Recorder<'_>,
+    x: &Tensor,
+    y: &Tensor,
+    out: &Tensor,
+) -> Result<(), Error> {
+    let c = Check("residual_add");
+    c.f32("x", x)?;
+    c.f32_shape("y", y, x.shape())?;
+    c.f32_shape("out", out, x.shape())?;
+    c.same_or_apart(operand("out", out), &[operand("x", x), operand("y", y)])?;
+    let map = Map::Axpy {
+        y: Ptr::of(y),
+        a: 1.0,
+    };
+    record(
+        r,
+        "residual_add",
+        &[x, y, out],
+        Elementwise::new(x, out, map),
+    )
+}
+
+/// `out = x + y·gate`; x and y `[.., D]` f32 of one shape, gate of D elements for all rows; `out` may be
+/// `x` or `y` itself.
+///
+/// # Errors
+/// As [`gelu_tanh`].
+pub fn gated_residual(
+    r: &mut Recorder<'_>,
+    x: &Tensor,
+    y: &Tensor,
+    gate: &Tensor,
+    out: &Tensor,
+) -> Result<(), Error> {
+    let c = Check("gated_residual");
+    c.f32("x", x)?;
+    let (_, cols) = c.rows("x", x)?;
+    c.f32_shape("y", y, x.shape())?;
+    c.f32_shape("out", out, x.shape())?;
+    c.f32("gate", gate)?;
+    if gate.numel() != cols {
+        return Err(c.bad_shape("gate", gate, format!("[{cols}]")));
+    }
+    c.same_or_apart(operand("out", out), &[operand("x", x), operand("y", y)])?;
+    c.apart(operand("out", out), &[operand("gate", gate)])?;
+    let map = Map::Gated {
+        y: Ptr::of(y),
+        gate: Ptr::of(gate),
+    };
+    record(
+        r,
+        "gated_residual",
+        &[x, y, gate, out],
+        Elementwise::new(x, out, map),
+    )
+}
+
+/// `x += a·v`, one fused multiply-add an element; f32, equal shapes. A flow step is `axpy(x, dt, v)`.
+///
+/// # Errors
+/// As [`gelu_tanh`]; [`Error::Argument`] when `a` is not finite.
+pub fn axpy(r: &mut Recorder<'_>, x: &Tensor, a: f32, v: &Tensor) -> Result<(), Error> {
+    let c = Check("axpy");
+    c.f32("x", x)?;
+    c.f32_shape("v", v, x.shape())?;
+    c.argument("a", a.is_finite(), "finite", a)?;
+    c.apart(operand("x", x), &[operand("v", v)])?;
+    let map = Map::Axpy { y: Ptr::of(v), a };
+    record(r, "axpy", &[x, v], Elementwise::new(x, x, map))
+}
+
+/// `out[i] = x[i] + position[i mod P]` over rows: adds a table `[P, D]` to every group of P rows of
+/// `x` `[.., D]` (one group a view); f32, `out` may be `x` itself.
+///
+/// # Errors
+/// As [`gelu_tanh`].
+pub fn add_position(
+    r: &mut Recorder<'_>,
+    x: &Tensor,
+    position: &Tensor,
+    out: &Tensor,
+) -> Result<(), Error> {
+    let c = Check("add_position");
+    c.f32("x", x)?;
+    let (rows, cols) = c.rows("x", x)?;
+    c.f32("position", position)?;
+    c.f32_shape("out", out, x.shape())?;
+    let (p, d) = c.rows("position", position)?;
+    if d != cols || p == 0 || rows % p != 0 {
+        return Err(c.bad_shape(
+            "position",
+            position,
+            format!("[P, {cols}] with P a divisor of {rows}"),
+        ));
+    }
+    c.same_or_apart(operand("out", out), &[operand("x", x)])?;
+    c.apart(operand("out", out), &[operand("position", position)])?;
+    let mut k = Elementwise::new(
+        x,
+        out,
+        Map::Axpy {
+            y: Ptr::of(position),
+            a: 1.0,
+        },
+    );
+    k.wrap = Some(p);
+    record(r, "add_position", &[x, position, out], k)
+}
+
+/// The gate of a `style` of 3·D elements (see [`crate::ada_rms_norm`]), as a view `[D]`.
+///
+/// # Errors
+/// [`Error::Shape`] when the number of elements is not 3·D.
+pub fn style_gate(style: &Tensor) -> Result<Tensor, Error> {
+    let n = style.numel();
+    if n == 0 || n % 3 != 0 {
+        return Err(Check("style_gate").bad_shape("style", style, "3·D elements".to_owned()));
+    }
+    style.view(&[n])?.rows(2 * (n / 3)..n)
+}
+
+fn unary(
+    r: &mut Recorder<'_>,
+    op: &'static str,
+    x: &Tensor,
+    out: &Tensor,
+    map: Map,
+) -> Result<(), Error> {
+    let c = Check(op);
+    c.f32("x", x)?;
+    c.f32_shape("out", out, x.shape())?;
+    c.same_or_apart(operand("out", out), &[operand("x", x)])?;
+    record(r, op, &[x, out], Elementwise::new(x, out, map))
+}
+
+#[derive(Clone, Copy)]
+enum Map {
+    GeluTanh,
+    Silu,
+    Geglu(Ptr<f32>),
+    Axpy { y: Ptr<f32>, a: f32 },
+    Gated { y: Ptr<f32>, gate: Ptr<f32> },
+}
+
+#[derive(Clone, Copy)]
+struct Elementwise {
+    x: Ptr<f32>,
+    out: Ptr<f32>,
+    rows: usize,
+    cols: usize,
+    per_task: usize,
+    /// The second operand has this many rows and repeats.
+    wrap: Option<usize>,
+    map: Map,
+}
+
+impl Elementwise {
+    fn new(x: &Tensor, out: &Tensor, map: Map) -> Elementwise {
+        let (rows, cols) = (x.row_count(), x.cols());
+        let per_task = (16_384 / cols.max(1)).max(1);
+        let rows = if cols == 0 { 0 } else { rows };
+        Elementwise {
+            x: Ptr::of(x),
+            out: Ptr::of(out),
+            rows,
+            cols,
+            per_task,
+            wrap: None,
+            map,
+        }
+    }
+}
+
+impl Kernel for Elementwise {
+    fn tasks(&self) -> usize {
+        self.rows.div_ceil(self.per_task)
+    }
+
+    #[inline(always)]
+    unsafe fn run<V: Lanes>(&self, task: usize) {
+        let first = task * self.per_task;
+        for row in first..(first + self.per_task).min(self.rows) {
+            let x = self.x.get().add(row * self.cols);
+            let out = self.out.mut_ptr().add(row * self.cols);
+            let other = self.wrap.map_or(row, |p| row % p) * self.cols;
+            let mut at = 0;
+            while at < self.cols {
+                let n = LANES.min(self.cols - at);
+                let v = V::load_part(x.add(at), n, 0.0);
+                let load = |p: Ptr<f32>| V::load_part(p.get().add(other + at), n, 0.0);
+                let v = match self.map {
+                    Map::GeluTanh => math::gelu_tanh(v),
+                    Map::Silu => math::silu(v),
+                    Map::Geglu(up) => math::gelu_tanh(v).mul(load(up)),
+                    Map::Axpy { y, a } => load(y).fma(V::splat(a), v),
+                    Map::Gated { y, gate } => {
+                        load(y).fma(V::load_part(gate.get().add(at), n, 0.0), v)
+                    }
+                };
+                v.store_part(out.add(at), n);
+                at += LANES;
+            }
+        }
+    }
+}

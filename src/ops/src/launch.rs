@@ -1,0 +1,97 @@
+//! From a checked operation to work on a recorder.
+
+use flashrt_exec::{BackendKind, Pool, Recorder};
+
+use crate::lanes::{dispatch, Lanes};
+use crate::{Error, Isa, Tensor};
+
+/// Work of one CPU operation, cut into tasks that write disjoint bytes.
+///
+/// Tasks may run at once and in any order; the cut may depend on shapes, never on the thread count.
+pub(crate) trait Kernel: Send + Sync + 'static {
+    fn tasks(&self) -> usize;
+
+    /// Runs one task.
+    ///
+    /// # Safety
+    /// All pointers in `self` must be valid for the extents that the operation checked, and no
+    /// other code may touch the outputs meanwhile. Must be `#[inline(always)]` and reached through
+    /// [`dispatch`], so that the lanes' instructions exist.
+    unsafe fn run<V: Lanes>(&self, task: usize);
+}
+
+/// Records `kernel` on the CPU, or says that the backend has no implementation.
+///
+/// `touches` must hold every tensor that `kernel` has a pointer into: they keep the memory alive.
+pub(crate) fn record<K: Kernel>(
+    r: &mut Recorder<'_>,
+    op: &'static str,
+    touches: &[&Tensor],
+    kernel: K,
+) -> Result<(), Error> {
+    require_cpu(r, op)?;
+    // Empty outputs need no work.
+    if kernel.tasks() == 0 {
+        return Ok(());
+    }
+    let isa = Isa::selected();
+    let slices: Vec<_> = touches.iter().map(|t| t.slice()).collect();
+    let work = move |pool: &Pool| {
+        // SAFETY: the graph or stream keeps `touches` alive and runs operations one after
+        // another, every extent was checked before `record`, and tasks write disjoint bytes.
+        let one = |task: usize| unsafe { dispatch(isa, &kernel, task) };
+        match kernel.tasks() {
+            1 => one(0),
+            n => pool.for_each(n, &one),
+        }
+    };
+    Ok(r.host_kernel(op, &slices, Box::new(work))?)
+}
+
+/// Refuses backends that the operations are not written for yet.
+pub(crate) fn require_cpu(r: &Recorder<'_>, op: &'static str) -> Result<(), Error> {
+    match r.backend() {
+        BackendKind::Cpu => Ok(()),
+        backend => Err(Error::Exec(flashrt_exec::Error::BackendUnavailable {
+            backend,
+            reason: format!("{op} is only implemented for cpu"),
+        })),
+    }
+}
+
+/// A pointer that tasks may share: they write disjoint elements through it.
+pub(crate) struct Ptr<T>(*mut T);
+
+impl<T> Clone for Ptr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Ptr<T> {}
+
+// SAFETY: a plain address; who dereferences it vouches for the access (see `Kernel::run`).
+unsafe impl<T> Send for Ptr<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Ptr<T> {}
+
+impl<T> Ptr<T> {
+    /// First element of a view whose element type has the size of `T`.
+    pub fn of(t: &Tensor) -> Ptr<T> {
+        debug_assert_eq!(t.dtype().bytes(), size_of::<T>());
+        Ptr((t.slice().buffer().addr() + t.slice().offset()) as *mut T)
+    }
+
+    pub fn of_opt(t: Option<&Tensor>) -> Option<Ptr<T>> {
+        t.map(Ptr::of)
+    }
+
+    #[inline(always)]
+    pub fn get(self) -> *const T {
+        self.0
+    }
+
+    #[inline(always)]
+    pub fn mut_ptr(self) -> *mut T {
+        self.0
+    }
+}
