@@ -11,7 +11,16 @@ from lerobot_env_so101.scripted.pick_place import Phase, PickPlaceController
 
 from .task import EXPERT_SPEED, Task
 
-_HELD_DISTANCE_M = 0.02
+# The jaws close on the cube in three control steps at 10 Hz. The package waits ten;
+# a shorter wait leaves a policy without memory less to guess.
+_HOLD_STEPS = {Phase.CLOSE: 5, Phase.OPEN: 5}
+
+_HELD_DISTANCE_M = 0.03
+_CLOSED_COMMAND_RAD = 0.2
+# Jaw angles: on nothing, on the cube (the pads are as far apart as it is wide), open.
+_EMPTY_JAW_RAD = 0.3
+_GRASP_JAW_RAD = 0.52
+_OPEN_JAW_RAD = 0.8
 _LIFTED_M = 0.012
 _ABOVE_M = 0.006
 _AT_GRASP_M = 0.006
@@ -43,7 +52,10 @@ class Expert:
     def act(self) -> np.ndarray:
         """Advance by one control step; six joint targets in rad, float32."""
         task, env, data = self._task, self._task.env, self._task.data
-        action = self._controller.act(env.ik_point_pos, task.block, task.goal)
+        controller = self._controller
+        if controller._steps_in_phase >= _HOLD_STEPS.get(controller._phase, np.inf):
+            controller._steps_in_phase = pick_place._HOLD_STEPS[controller._phase]
+        action = controller.act(env.ik_point_pos, task.block, task.goal)
         # The package solves its IK inside a step; with no substeps only the targets change.
         before, substeps = data.ctrl.copy(), env._n_substeps
         env._n_substeps = 0
@@ -60,19 +72,21 @@ class Expert:
         offset = grasp - block - [0.0, 0.0, pick_place.GRASP_HEIGHT]
         aligned = np.linalg.norm(offset[:2])
         to_goal = np.linalg.norm(block[:2] - goal[:2])
-        # A command to close is what holds the cube; the joint itself stops at its faces.
-        closing = task.data.ctrl[5] < 0.2
+        jaw = task.state()[5]
         near = np.linalg.norm(offset) < _HELD_DISTANCE_M
-        if near and closing and block[2] - table_z > _LIFTED_M:
+        # Jaws told to close stop at the cube's faces, or go on to zero on nothing.
+        gripping = near and task.data.ctrl[5] < _CLOSED_COMMAND_RAD and jaw > _EMPTY_JAW_RAD
+        if gripping and block[2] - table_z > _LIFTED_M:
             if to_goal < _AT_GOAL_M:
                 return Phase.LOWER
             high = grasp[2] > table_z + pick_place.GRASP_HEIGHT + 0.7 * pick_place.LIFT_HEIGHT
             return Phase.TRAVERSE if high else Phase.LIFT
         if to_goal < _AT_GOAL_M and task.carried and near:
             return Phase.OPEN
+        if gripping:
+            return Phase.LIFT if jaw < _GRASP_JAW_RAD else Phase.CLOSE
         if aligned < _AT_GRASP_M and abs(offset[2]) < _AT_GRASP_M:
             return Phase.CLOSE
-        opened = task.state()[5] > 0.8
-        if aligned < _ABOVE_M and offset[2] > 0 and opened:
+        if aligned < _ABOVE_M and offset[2] > 0 and jaw > _OPEN_JAW_RAD:
             return Phase.DESCEND
         return Phase.HOVER

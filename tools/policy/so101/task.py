@@ -84,8 +84,11 @@ class Task:
         self.instruction = ""
         self.succeeded = False
 
-    def reset(self, seed: int) -> Observation:
-        """Place arm, cube and pads; everything follows from ``seed``."""
+    def reset(self, seed: int, render: bool = True) -> Observation | None:
+        """Place arm, cube and pads; everything follows from ``seed``.
+
+        Returns the first observation, or None without ``render``.
+        """
         rng = np.random.default_rng(seed)
         self.env.reset(seed=int(seed))
         arm = self._joint_adr[:5]
@@ -95,7 +98,14 @@ class Task:
         cube, *pads = self._draw_places(rng)
         colors = rng.permutation(len(COLORS))[:2]
         self.place(cube, pads, colors)
-        return self.observe()
+        return self.observe() if render else None
+
+    def set_joints(self, state) -> None:
+        """Put the joints at these six angles in rad, within their ranges, at rest."""
+        limits = self.model.jnt_range[[self.model.joint(name).id for name in JOINTS]]
+        self.data.qpos[self._joint_adr] = np.clip(state, limits[:, 0], limits[:, 1])
+        self.data.qvel[:] = 0.0
+        self.data.ctrl[:] = self.data.qpos[self._joint_adr]
 
     def place(self, cube, pads, colors) -> None:
         """Start an episode with the cube and the pads at these table positions.
