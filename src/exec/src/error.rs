@@ -139,10 +139,8 @@ pub enum Error {
         /// The graph and key, or the stream, that is being recorded.
         recording: String,
     },
-    /// A command from inside a kernel or inside a host access; it had no effect.
-    #[error(
-        "`{call}` refused: this thread is inside a kernel or a host access of the same context"
-    )]
+    /// A command from inside a kernel, or from inside a host access of the same context; it had no effect.
+    #[error("`{call}` refused: this thread is inside a kernel or a host access")]
     Busy {
         /// The refused call.
         call: &'static str,

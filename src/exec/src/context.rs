@@ -1,0 +1,550 @@
+//! The context: one device with its streams, buffers, events and graphs.
+
+use crate::buffer::Memory;
+use crate::cpu::CpuBackend;
+use crate::cuda::CudaBackend;
+use crate::event::EventHandle;
+use crate::recorder::Sink;
+use crate::{
+    BackendKind, Buffer, CpuOptions, Error, Event, Graph, MemoryUse, Plan, Recorder, ShapeKey,
+    Slice, Space, StreamId,
+};
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One device with its streams, buffers, events and graphs.
+///
+/// A handle: clones are the same context, and buffers, events, graphs and plans may outlive yours. It
+/// may be moved and shared between threads, but one context belongs to one driving thread: calls of a
+/// second one are safe and wait for the first, their order against it is nobody's promise.
+///
+/// Copies, fills, replays and waits are *submitted*: they return at once and run later. On the CPU
+/// backend they run on the thread that calls [`synchronize`](Context::synchronize),
+/// [`sync_event`](Context::sync_event), [`query`](Context::query), [`upload`](Context::upload) or
+/// [`download`](Context::download), or that submits to a full queue. Work that nobody asks for before
+/// the context goes is discarded.
+///
+/// **Failures of work.** A kernel that panics ends its own launch. The failure is told once, by the
+/// first of those calls that covers the stream, or a stream that waited for it by an event. Everything
+/// else goes on, the stream included.
+///
+/// **While recording** (inside a callback of [`Graph::capture`] or [`Context::enqueue`]) the context
+/// refuses commands with [`Error::Recording`] and nothing happens. Creating events, graphs and plans,
+/// and host access to buffers, stay legal.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: u64,
+    kind: BackendKind,
+    streams: AtomicUsize,
+    is_recording: AtomicBool,
+    recording: Mutex<Option<Recording>>,
+    backend: Backend,
+}
+
+enum Backend {
+    Cpu(CpuBackend),
+    Cuda(CudaBackend),
+}
+
+/// What a record callback is running for.
+#[derive(Clone)]
+pub(crate) enum Recording {
+    Graph(Graph, ShapeKey),
+    Stream(StreamId),
+}
+
+impl std::fmt::Display for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Recording::Graph(graph, key) => write!(f, "graph \"{}\" key {key}", graph.name()),
+            Recording::Stream(id) => write!(f, "work for stream {id}"),
+        }
+    }
+}
+
+/// Ends the recording also when the callback panics.
+pub(crate) struct RecordingGuard<'a>(&'a Inner);
+
+impl Drop for RecordingGuard<'_> {
+    fn drop(&mut self) {
+        let ended = self.0.recording().take();
+        self.0.is_recording.store(false, Release);
+        drop(ended);
+    }
+}
+
+impl Inner {
+    fn recording(&self) -> MutexGuard<'_, Option<Recording>> {
+        self.recording
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs one expression on whichever backend there is.
+macro_rules! on_backend {
+    ($context:expr, $b:ident => $call:expr) => {
+        match &$context.inner.backend {
+            Backend::Cpu($b) => $call,
+            Backend::Cuda($b) => $call,
+        }
+    };
+}
+
+/// As `on_backend`, for calls that take an event of the same backend.
+macro_rules! on_event {
+    ($context:expr, $event:expr, ($b:ident, $e:ident) => $call:expr) => {
+        match (&$context.inner.backend, &*$event.handle) {
+            (Backend::Cpu($b), EventHandle::Cpu($e)) => $call,
+            (Backend::Cuda($b), EventHandle::Cuda($e)) => $call,
+            _ => Err(foreign_event($event)),
+        }
+    };
+}
+
+fn foreign_event(event: &Event) -> Error {
+    Error::ForeignContext {
+        what: "event",
+        name: format!("#{}", event.id),
+    }
+}
+
+/// Numbers for buffers, contexts and events; never 0, never reused.
+pub(crate) fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// The index behind a stream id, if the table has it.
+pub(crate) fn check_stream(id: StreamId, count: usize) -> Result<usize, Error> {
+    usize::try_from(id.0)
+        .ok()
+        .filter(|&i| i < count)
+        .ok_or(Error::BadStream {
+            stream: id.0,
+            count,
+        })
+}
+
+impl Context {
+    /// A context on host memory and host threads, with stream 0.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for too many threads, [`Error::Backend`] if one cannot be started.
+    pub fn cpu(options: CpuOptions) -> Result<Context, Error> {
+        Ok(Context::new(
+            BackendKind::Cpu,
+            Backend::Cpu(CpuBackend::new(options)?),
+        ))
+    }
+
+    /// A context on the GPU with this ordinal, with stream 0.
+    ///
+    /// # Errors
+    /// [`Error::BackendUnavailable`] with the reason, always in this version; [`Error::Invalid`] for a
+    /// negative ordinal.
+    pub fn cuda(ordinal: i32) -> Result<Context, Error> {
+        Ok(Context::new(
+            BackendKind::Cuda,
+            Backend::Cuda(CudaBackend::new(ordinal)?),
+        ))
+    }
+
+    fn new(kind: BackendKind, backend: Backend) -> Context {
+        Context {
+            inner: Arc::new(Inner {
+                id: next_id(),
+                kind,
+                streams: AtomicUsize::new(1),
+                is_recording: AtomicBool::new(false),
+                recording: Mutex::new(None),
+                backend,
+            }),
+        }
+    }
+
+    /// Which implementation this is.
+    pub fn backend(&self) -> BackendKind {
+        self.inner.kind
+    }
+
+    /// Instruction set that the kernels of this context use, such as `x86_64+avx512f`. Part of a
+    /// model's identity.
+    pub fn isa(&self) -> &str {
+        on_backend!(self, b => b.isa())
+    }
+
+    /// Host threads that run kernels, the driving one included.
+    pub fn threads(&self) -> usize {
+        on_backend!(self, b => b.threads())
+    }
+
+    /// Memory that the live buffers of this context hold.
+    pub fn memory(&self) -> MemoryUse {
+        on_backend!(self, b => b.memory())
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    // ---- streams ----
+
+    /// A new stream; ids count up from 1. More negative is more urgent; the priority is clamped to
+    /// what the device has (CPU: -5..=0). The CPU backend keeps it but orders by submission.
+    ///
+    /// # Errors
+    /// [`Error::Recording`], [`Error::Busy`], or the driver's failure.
+    pub fn stream(&self, priority: i32) -> Result<StreamId, Error> {
+        self.check_idle("stream")?;
+        let id = on_backend!(self, b => b.stream(priority))?;
+        self.inner.streams.fetch_add(1, Release);
+        Ok(id)
+    }
+
+    /// Number of streams; ids below it are valid.
+    pub fn stream_count(&self) -> usize {
+        self.inner.streams.load(Acquire)
+    }
+
+    /// The clamped priority of a stream.
+    ///
+    /// # Errors
+    /// [`Error::BadStream`].
+    pub fn priority(&self, stream: StreamId) -> Result<i32, Error> {
+        on_backend!(self, b => b.priority(stream))
+    }
+
+    pub(crate) fn check_stream(&self, stream: StreamId) -> Result<(), Error> {
+        check_stream(stream, self.stream_count()).map(drop)
+    }
+
+    /// Runs everything submitted to `stream` so far, and what that waits for. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`Error::BadStream`]; [`Error::Recording`]; [`Error::Busy`]; [`Error::KernelPanicked`] for work
+    /// that ran on the stream, or before an event that it waited for.
+    pub fn synchronize(&self, stream: StreamId) -> Result<(), Error> {
+        self.check_stream(stream)?;
+        self.check_idle("synchronize")?;
+        on_backend!(self, b => b.synchronize(stream))
+    }
+
+    /// Runs everything submitted to any stream so far. Allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Context::synchronize`]; of several failures the one on the lowest stream is told.
+    pub fn synchronize_all(&self) -> Result<(), Error> {
+        self.check_idle("synchronize_all")?;
+        on_backend!(self, b => b.synchronize_all("synchronize_all"))
+    }
+
+    // ---- buffers ----
+
+    /// A new buffer: zeroed, 64-byte aligned, at a fixed address until its last handle is dropped.
+    /// Names need not be unique.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for 0 bytes, [`Error::OutOfMemory`], [`Error::Recording`].
+    pub fn alloc(&self, name: &str, space: Space, bytes: usize) -> Result<Buffer, Error> {
+        self.check_idle("alloc")?;
+        let Some(size) = NonZeroUsize::new(bytes) else {
+            return Err(Error::Invalid {
+                what: "bytes of a buffer",
+                expected: "at least 1".into(),
+                got: format!("0 for \"{name}\""),
+            });
+        };
+        let memory = match &self.inner.backend {
+            Backend::Cpu(b) => Memory::Cpu(b.alloc(name, space, size)?),
+            Backend::Cuda(b) => Memory::Cuda(b.alloc(name, space, size)?),
+        };
+        Ok(Buffer::new(name, space, bytes, self.id(), memory))
+    }
+
+    /// Submits a copy between any two spaces. Lengths must agree and bytes must not be shared; empty
+    /// windows are legal. Allocates nothing.
+    ///
+    /// # Errors
+    /// In this order: [`Error::ForeignContext`], [`Error::LengthMismatch`], [`Error::Overlap`],
+    /// [`Error::BadStream`], [`Error::Recording`], [`Error::Busy`].
+    pub fn copy(&self, dst: &Slice, src: &Slice, stream: StreamId) -> Result<(), Error> {
+        dst.buffer().check_context(self.id())?;
+        src.buffer().check_context(self.id())?;
+        dst.check_copy_from(src)?;
+        self.check_stream(stream)?;
+        self.check_idle("copy")?;
+        on_backend!(self, b => b.copy(dst, src, stream))
+    }
+
+    /// Submits setting every byte of `dst` to `value`. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`Error::ForeignContext`], [`Error::BadStream`], [`Error::Recording`], [`Error::Busy`].
+    pub fn fill(&self, dst: &Slice, value: u8, stream: StreamId) -> Result<(), Error> {
+        dst.buffer().check_context(self.id())?;
+        self.check_stream(stream)?;
+        self.check_idle("fill")?;
+        on_backend!(self, b => b.fill(dst, value, stream))
+    }
+
+    /// Runs everything submitted to any stream, then writes `bytes` to `dst`. For set-up, tests and
+    /// verifiers, not for ticks.
+    ///
+    /// # Errors
+    /// [`Error::ForeignContext`], [`Error::LengthMismatch`], [`Error::Recording`], [`Error::Busy`], or
+    /// a failure of the work that ran (nothing is written then).
+    pub fn upload(&self, dst: &Slice, bytes: &[u8]) -> Result<(), Error> {
+        dst.buffer().check_context(self.id())?;
+        if dst.bytes() != bytes.len() {
+            return Err(Error::LengthMismatch {
+                dst: dst.buffer().name().into(),
+                dst_bytes: dst.bytes(),
+                src: "(caller)".into(),
+                src_bytes: bytes.len(),
+            });
+        }
+        self.check_idle("upload")?;
+        on_backend!(self, b => b.upload(dst, bytes))
+    }
+
+    /// Runs everything submitted to any stream, then reads `src` into `out`. For set-up, tests and
+    /// verifiers, not for ticks.
+    ///
+    /// # Errors
+    /// As [`Context::upload`] (nothing is read then).
+    pub fn download(&self, src: &Slice, out: &mut [u8]) -> Result<(), Error> {
+        src.buffer().check_context(self.id())?;
+        if src.bytes() != out.len() {
+            return Err(Error::LengthMismatch {
+                dst: "(caller)".into(),
+                dst_bytes: out.len(),
+                src: src.buffer().name().into(),
+                src_bytes: src.bytes(),
+            });
+        }
+        self.check_idle("download")?;
+        on_backend!(self, b => b.download(src, out))
+    }
+
+    // ---- events ----
+
+    /// A new event, recorded nowhere yet.
+    ///
+    /// # Errors
+    /// The driver's failure; none on the CPU backend.
+    pub fn event(&self) -> Result<Event, Error> {
+        let handle = match &self.inner.backend {
+            Backend::Cpu(b) => EventHandle::Cpu(b.event()),
+            Backend::Cuda(b) => EventHandle::Cuda(b.event()?),
+        };
+        Ok(Event {
+            context: self.id(),
+            id: next_id(),
+            handle: Arc::new(handle),
+        })
+    }
+
+    /// Marks what was submitted to `stream` so far. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`Error::ForeignContext`], [`Error::BadStream`], [`Error::Recording`], [`Error::Busy`].
+    pub fn record(&self, event: &Event, stream: StreamId) -> Result<(), Error> {
+        self.check_event(event)?;
+        self.check_stream(stream)?;
+        self.check_idle("record")?;
+        on_event!(self, event, (b, e) => b.record(e, stream))
+    }
+
+    /// Makes what is submitted to `stream` from now on run after the event's present mark. An event
+    /// that was never recorded is waited for by nobody: the call does nothing. Allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Context::record`].
+    pub fn wait(&self, stream: StreamId, event: &Event) -> Result<(), Error> {
+        self.check_event(event)?;
+        self.check_stream(stream)?;
+        self.check_idle("wait")?;
+        on_event!(self, event, (b, e) => b.wait(stream, e))
+    }
+
+    /// True when everything before the event's mark has run; true for an event never recorded.
+    ///
+    /// The CPU backend runs at most one submitted item per call, so a polling loop ends and each poll
+    /// stays short. Allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Context::sync_event`].
+    pub fn query(&self, event: &Event) -> Result<bool, Error> {
+        self.check_event(event)?;
+        self.check_idle("query")?;
+        on_event!(self, event, (b, e) => b.query(e))
+    }
+
+    /// Runs everything before the event's mark. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`Error::ForeignContext`], [`Error::Recording`], [`Error::Busy`], [`Error::KernelPanicked`].
+    pub fn sync_event(&self, event: &Event) -> Result<(), Error> {
+        self.check_event(event)?;
+        self.check_idle("sync_event")?;
+        on_event!(self, event, (b, e) => b.sync_event(e))
+    }
+
+    fn check_event(&self, event: &Event) -> Result<(), Error> {
+        if event.context == self.id() {
+            return Ok(());
+        }
+        Err(foreign_event(event))
+    }
+
+    // ---- recorded work ----
+
+    /// Submits operations to a live stream, without a graph. They are queued together when `record`
+    /// returns success; otherwise none is. May allocate.
+    ///
+    /// # Errors
+    /// [`Error::BadStream`], [`Error::Recording`], [`Error::Busy`]; what `record` returns; and
+    /// [`Error::Invalid`] if a call on the recorder failed but `record` did not say so.
+    pub fn enqueue<E: From<Error>>(
+        &self,
+        stream: StreamId,
+        record: impl FnOnce(&mut Recorder<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.check_stream(stream)?;
+        let recording = self.begin_recording("enqueue", Recording::Stream(stream))?;
+        let sink = match &self.inner.backend {
+            Backend::Cpu(_) => Sink::Cpu(Vec::new()),
+            Backend::Cuda(b) => Sink::Cuda(b.begin_eager(stream)?),
+        };
+        let mut recorder = Recorder::new(self, sink, None);
+        record(&mut recorder)?;
+        let sink = recorder.finish().map_err(|reason| Error::Invalid {
+            what: "recorded work",
+            expected: "calls that succeed, or an error from the callback".into(),
+            got: reason,
+        })?;
+        drop(recording);
+        match (&self.inner.backend, sink) {
+            (Backend::Cpu(b), Sink::Cpu(ops)) => b.enqueue(ops, stream)?,
+            (Backend::Cuda(b), Sink::Cuda(capture)) => b.finish_eager(capture, stream)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A new graph without variants, holding at most `max_variants` (0: no limit).
+    ///
+    /// # Errors
+    /// None today; a backend may have some.
+    pub fn graph(&self, name: &str, max_variants: usize) -> Result<Graph, Error> {
+        Ok(Graph::new(self, name, max_variants))
+    }
+
+    /// A new plan without nodes.
+    pub fn plan(&self) -> Plan {
+        Plan::new(self)
+    }
+
+    /// Puts the context into recording, or says what it is recording already.
+    pub(crate) fn begin_recording(
+        &self,
+        call: &'static str,
+        what: Recording,
+    ) -> Result<RecordingGuard<'_>, Error> {
+        let mut slot = self.inner.recording();
+        if let Some(current) = &*slot {
+            return Err(Error::Recording {
+                call,
+                recording: current.to_string(),
+            });
+        }
+        *slot = Some(what);
+        self.inner.is_recording.store(true, Release);
+        drop(slot);
+        Ok(RecordingGuard(&self.inner))
+    }
+
+    /// Refuses `call` while something is being recorded.
+    pub(crate) fn check_idle(&self, call: &'static str) -> Result<(), Error> {
+        if !self.inner.is_recording.load(Acquire) {
+            return Ok(());
+        }
+        match &*self.inner.recording() {
+            Some(current) => Err(Error::Recording {
+                call,
+                recording: current.to_string(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn begin_capture(&self) -> Result<Sink, Error> {
+        match &self.inner.backend {
+            Backend::Cpu(_) => Ok(Sink::Cpu(Vec::new())),
+            Backend::Cuda(b) => b.begin_capture().map(Sink::Cuda),
+        }
+    }
+
+    /// `None` when nothing was recorded.
+    pub(crate) fn finish_capture(
+        &self,
+        sink: Sink,
+        graph: &str,
+        key: ShapeKey,
+    ) -> Result<Option<Exec>, Error> {
+        match (&self.inner.backend, sink) {
+            (Backend::Cpu(b), Sink::Cpu(ops)) if !ops.is_empty() => {
+                Ok(Some(Exec::Cpu(Arc::new(b.finish_capture(graph, key, ops)))))
+            }
+            (Backend::Cuda(b), Sink::Cuda(capture)) if !capture.is_empty() => Ok(Some(Exec::Cuda(
+                Arc::new(b.finish_capture(capture, graph, key)?),
+            ))),
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) fn launch(&self, exec: Exec, stream: StreamId) -> Result<(), Error> {
+        self.check_idle("replay")?;
+        match (&self.inner.backend, exec) {
+            (Backend::Cpu(b), Exec::Cpu(exec)) => b.launch(exec, stream),
+            (Backend::Cuda(b), Exec::Cuda(exec)) => b.launch(exec, stream),
+            _ => Err(Error::ForeignContext {
+                what: "graph",
+                name: "(executable)".into(),
+            }),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn take_trace(&self) -> Vec<String> {
+        match &self.inner.backend {
+            Backend::Cpu(b) => b.take_trace(),
+            Backend::Cuda(_) => Vec::new(),
+        }
+    }
+}
+
+/// A captured variant; clones are the same one.
+#[derive(Clone)]
+pub(crate) enum Exec {
+    Cpu(Arc<crate::cpu::CpuExec>),
+    Cuda(Arc<crate::cuda::CudaExec>),
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("id", &self.id())
+            .field("backend", &self.backend())
+            .field("isa", &self.isa())
+            .field("streams", &self.stream_count())
+            .field("memory", &self.memory())
+            .finish()
+    }
+}

@@ -1,0 +1,80 @@
+//! Memory of the CPU backend: both spaces are the heap.
+
+use super::Core;
+use crate::{Error, Space};
+use std::alloc::Layout;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+/// One cache line, and the widest vector register.
+const ALIGN: usize = 64;
+
+/// Zeroed heap memory, counted in its context and freed on drop.
+pub(crate) struct CpuMemory {
+    ptr: NonNull<u8>,
+    layout: Layout,
+    space: Space,
+    core: Arc<Core>,
+}
+
+// SAFETY: the memory is owned, and this type reads and writes it only under the gate of its context.
+unsafe impl Send for CpuMemory {}
+// SAFETY: as above; kernels, which use the bare address, run under the same gate.
+unsafe impl Sync for CpuMemory {}
+
+impl CpuMemory {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        name: &str,
+        space: Space,
+        bytes: NonZeroUsize,
+    ) -> Result<CpuMemory, Error> {
+        let bytes = bytes.get();
+        let no_room = || Error::OutOfMemory {
+            buffer: name.into(),
+            bytes,
+            space,
+        };
+        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| no_room())?;
+        // SAFETY: the layout has the size `bytes`, which is not zero.
+        let ptr = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_room)?;
+        core.bytes_in(space).fetch_add(bytes, Relaxed);
+        core.buffers.fetch_add(1, Relaxed);
+        Ok(CpuMemory {
+            ptr,
+            layout,
+            space,
+            core: core.clone(),
+        })
+    }
+
+    pub(crate) fn ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    pub(crate) fn with_mut<R>(
+        &self,
+        call: &'static str,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Error> {
+        let _inside = self.core.gate.enter(call)?;
+        // SAFETY: the memory holds `size` initialised bytes for as long as `self`. The gate keeps out
+        // kernels and every other host access, also one nested in `f`, so this borrow is the only one.
+        Ok(f(unsafe {
+            std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.layout.size())
+        }))
+    }
+}
+
+impl Drop for CpuMemory {
+    fn drop(&mut self) {
+        self.core
+            .bytes_in(self.space)
+            .fetch_sub(self.layout.size(), Relaxed);
+        self.core.buffers.fetch_sub(1, Relaxed);
+        // SAFETY: allocated in `new` with this layout, and nobody holds the buffer any more.
+        unsafe { std::alloc::dealloc(self.ptr.as_ptr(), self.layout) };
+    }
+}

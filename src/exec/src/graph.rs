@@ -1,0 +1,248 @@
+//! Graphs: captured work by shape key, replayed without allocation.
+
+use crate::context::{Exec, Recording};
+use crate::table::Table;
+use crate::{Buffer, CapturePhase, Context, Error, Recorder, ShapeKey, StreamId};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A named table from shape key to captured work.
+///
+/// Keys are compared exactly; there is no nearest variant. When the table is full the least recently
+/// captured or replayed variant goes. A variant owns all that it touches: buffers may be dropped after
+/// the capture, and an evicted variant that is still queued runs to its end.
+///
+/// A handle: clones are the same graph.
+#[derive(Clone)]
+pub struct Graph {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    context: Context,
+    name: Box<str>,
+    variants: Mutex<Table<Exec>>,
+    ports: Mutex<BTreeMap<String, Buffer>>,
+}
+
+/// A variant taken out of a graph, to be adopted by another graph of the same context.
+#[derive(Clone)]
+pub struct Executable {
+    context: u64,
+    exec: Exec,
+}
+
+impl Graph {
+    pub(crate) fn new(context: &Context, name: &str, max_variants: usize) -> Graph {
+        Graph {
+            inner: Arc::new(Inner {
+                context: context.clone(),
+                name: name.into(),
+                variants: Mutex::new(Table::new(max_variants)),
+                ports: Mutex::new(BTreeMap::new()),
+            }),
+        }
+    }
+
+    /// The name given at creation.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    fn variants(&self) -> MutexGuard<'_, Table<Exec>> {
+        self.inner
+            .variants
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `record` once and stores what it recorded under `key`, replacing what was there, as the
+    /// most recent variant. Then, if the table holds too many, the least recent one goes. Nothing
+    /// recorded runs now. Set-up only: allocates.
+    ///
+    /// # Errors
+    /// What `record` returns. Otherwise [`Error::Capture`] with the graph, the key and the phase:
+    /// *begin* when the context is recording already; *record* from the recorder's own calls; *end*
+    /// when nothing was recorded, or when such a call failed and `record` did not say so. After any of
+    /// them the table, its recency and all streams are as they were.
+    pub fn capture<E: From<Error>>(
+        &self,
+        key: ShapeKey,
+        record: impl FnOnce(&mut Recorder<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let context = &self.inner.context;
+        let failed = |phase, reason| Error::Capture {
+            graph: self.name().into(),
+            key,
+            phase,
+            reason,
+        };
+
+        let begin = |e: Error| failed(CapturePhase::Begin, e.to_string());
+        let recording = context
+            .begin_recording("capture", Recording::Graph(self.clone(), key))
+            .map_err(begin)?;
+        let sink = context.begin_capture().map_err(begin)?;
+
+        let mut recorder = Recorder::new(context, sink, Some((self.name(), key)));
+        record(&mut recorder)?;
+
+        let exec = recorder
+            .finish()
+            .and_then(|sink| {
+                context
+                    .finish_capture(sink, self.name(), key)
+                    .map_err(|e| e.to_string())
+            })
+            .and_then(|exec| exec.ok_or_else(|| "nothing was recorded".to_string()))
+            .map_err(|reason| failed(CapturePhase::End, reason))?;
+        drop(recording);
+
+        let gone = self.variants().insert(key, exec);
+        // Outside the lock: dropping kernels runs foreign code.
+        drop(gone);
+        Ok(())
+    }
+
+    /// Submits the variant under `key` to `stream`. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`Error::NoVariant`] first, then [`Error::BadStream`]; neither touches the recency. Then
+    /// [`Error::Recording`] or [`Error::Busy`].
+    pub fn replay(&self, key: ShapeKey, stream: StreamId) -> Result<(), Error> {
+        let exec = {
+            let mut variants = self.variants();
+            let Some(exec) = variants.get(key) else {
+                return Err(self.no_variant(Some(key), variants.len()));
+            };
+            let exec = exec.clone();
+            self.inner.context.check_stream(stream)?;
+            variants.touch(key);
+            exec
+        };
+        self.inner.context.launch(exec, stream)
+    }
+
+    /// True when `key` has a variant. Leaves the recency alone.
+    pub fn has_variant(&self, key: ShapeKey) -> bool {
+        self.variants().get(key).is_some()
+    }
+
+    /// Number of variants.
+    pub fn variant_count(&self) -> usize {
+        self.variants().len()
+    }
+
+    /// Removes the variant under `key`. Replays of it that were submitted already still run.
+    ///
+    /// # Errors
+    /// [`Error::NoVariant`].
+    pub fn evict(&self, key: ShapeKey) -> Result<(), Error> {
+        let (gone, left) = {
+            let mut variants = self.variants();
+            (variants.remove(key), variants.len())
+        };
+        gone.map(drop)
+            .ok_or_else(|| self.no_variant(Some(key), left))
+    }
+
+    /// Removes the least recent variant and returns its key.
+    ///
+    /// # Errors
+    /// [`Error::NoVariant`] when the table is empty.
+    pub fn evict_lru(&self) -> Result<ShapeKey, Error> {
+        let gone = self.variants().remove_lru();
+        gone.map(|(key, _)| key)
+            .ok_or_else(|| self.no_variant(None, 0))
+    }
+
+    /// The variant under `key`, to be adopted elsewhere. Leaves the recency alone.
+    ///
+    /// # Errors
+    /// [`Error::NoVariant`].
+    pub fn executable(&self, key: ShapeKey) -> Result<Executable, Error> {
+        let variants = self.variants();
+        match variants.get(key) {
+            Some(exec) => Ok(Executable {
+                context: self.inner.context.id(),
+                exec: exec.clone(),
+            }),
+            None => Err(self.no_variant(Some(key), variants.len())),
+        }
+    }
+
+    /// Stores a variant that another graph captured, by the rules of [`Graph::capture`]. Both graphs
+    /// share it; it lives as long as either holds it.
+    ///
+    /// # Errors
+    /// [`Error::ForeignContext`].
+    pub fn adopt(&self, key: ShapeKey, executable: &Executable) -> Result<(), Error> {
+        if executable.context != self.inner.context.id() {
+            return Err(Error::ForeignContext {
+                what: "executable for graph",
+                name: self.name().into(),
+            });
+        }
+        let gone = self.variants().insert(key, executable.exec.clone());
+        drop(gone);
+        Ok(())
+    }
+
+    /// Notes that `port` of this graph is `buffer`; the last note wins. Captured work keeps the memory
+    /// it was captured with: binding never redirects it, and replay never looks here.
+    ///
+    /// # Errors
+    /// [`Error::ForeignContext`].
+    pub fn bind(&self, port: &str, buffer: &Buffer) -> Result<(), Error> {
+        buffer.check_context(self.inner.context.id())?;
+        self.ports().insert(port.into(), buffer.clone());
+        Ok(())
+    }
+
+    /// The buffer noted for `port`.
+    ///
+    /// # Errors
+    /// [`Error::Unbound`].
+    pub fn bound(&self, port: &str) -> Result<Buffer, Error> {
+        let found = self.ports().get(port).cloned();
+        found.ok_or_else(|| Error::Unbound {
+            graph: self.name().into(),
+            port: port.into(),
+        })
+    }
+
+    fn ports(&self) -> MutexGuard<'_, BTreeMap<String, Buffer>> {
+        self.inner
+            .ports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn no_variant(&self, key: Option<ShapeKey>, count: usize) -> Error {
+        Error::NoVariant {
+            graph: self.name().into(),
+            key,
+            count,
+        }
+    }
+}
+
+impl std::fmt::Debug for Graph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Graph")
+            .field("name", &self.name())
+            .field("variants", &self.variant_count())
+            .finish()
+    }
+}
+
+impl std::fmt::Debug for Executable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Executable")
+    }
+}

@@ -1,0 +1,285 @@
+//! The worker threads that kernels of the CPU backend spread their tasks over.
+
+use crate::{BackendKind, Error};
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// How long an idle worker looks for the next job before it parks. Kernels of one graph follow each
+/// other faster than this; between two ticks the worker sleeps and costs nothing.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// More threads than this is a mistake in a configuration, not a machine.
+const MAX_THREADS: usize = 1024;
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True on the threads that pools spawned: they run nothing but kernel tasks.
+pub(crate) fn on_worker() -> bool {
+    IS_WORKER.with(Cell::get)
+}
+
+/// A fixed set of threads that run the tasks of one kernel at a time.
+///
+/// The thread that calls [`Pool::for_each`] takes tasks too, so a pool of one thread has no worker.
+/// Workers look for the next job for a few tens of microseconds, then park; waking one costs a
+/// system call, finding one awake costs nothing. Neither path allocates.
+pub struct Pool {
+    shared: Arc<Shared>,
+    wakers: Vec<Thread>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// Keeps hot counters on cache lines of their own.
+#[repr(align(64))]
+struct Padded<T>(T);
+
+struct Shared {
+    /// Odd while a job is open. Changes twice a job, never repeats.
+    epoch: Padded<AtomicU64>,
+    /// Next task to claim.
+    next: Padded<AtomicUsize>,
+    /// Workers that may be reading `job`.
+    inside: Padded<AtomicUsize>,
+    /// One flag a worker: it is parked or about to park.
+    parked: Vec<Padded<AtomicBool>>,
+    job: UnsafeCell<Job>,
+    /// A job is being driven; a second `for_each` meanwhile runs inline.
+    busy: AtomicBool,
+    stop: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+struct Job {
+    tasks: usize,
+    run: Option<&'static (dyn Fn(usize) + Sync)>,
+}
+
+// SAFETY: `job` is the only field that is not Sync by itself. It is written by the one thread that
+// holds `busy`, while `epoch` is even and `inside` is 0; it is read only between an increment of
+// `inside` that was followed by seeing `epoch` odd, and the matching decrement. Both sides use
+// SeqCst, so either the reader sees the job closed or the writer sees the reader inside.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; what `job` points at is `Sync`, so it may be called from any thread.
+unsafe impl Send for Shared {}
+
+impl Pool {
+    /// Starts a pool of `threads` threads, the calling one included (so `threads - 1` are spawned).
+    /// 0 takes the number of cores that the process may use.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] above 1024 threads, [`Error::Backend`] if a thread cannot be started.
+    pub fn new(threads: usize) -> Result<Pool, Error> {
+        let threads = match threads {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)),
+            n if n <= MAX_THREADS => n,
+            n => {
+                return Err(Error::Invalid {
+                    what: "threads",
+                    expected: format!("0..={MAX_THREADS}"),
+                    got: n.to_string(),
+                })
+            }
+        };
+        let shared = Arc::new(Shared {
+            epoch: Padded(AtomicU64::new(0)),
+            next: Padded(AtomicUsize::new(0)),
+            inside: Padded(AtomicUsize::new(0)),
+            parked: (1..threads)
+                .map(|_| Padded(AtomicBool::new(false)))
+                .collect(),
+            job: UnsafeCell::new(Job {
+                tasks: 0,
+                run: None,
+            }),
+            busy: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            panic: Mutex::new(None),
+        });
+        let mut pool = Pool {
+            shared,
+            wakers: Vec::new(),
+            workers: Vec::new(),
+        };
+        for index in 0..threads - 1 {
+            let shared = pool.shared.clone();
+            let worker = std::thread::Builder::new()
+                .name(format!("frt-cpu-{}", index + 1))
+                .spawn(move || shared.work(index))
+                // An early return drops `pool`, which stops the threads started so far.
+                .map_err(|e| Error::Backend {
+                    backend: BackendKind::Cpu,
+                    call: "start a worker thread",
+                    reason: e.to_string(),
+                })?;
+            pool.wakers.push(worker.thread().clone());
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+
+    /// Threads that take tasks, the calling one included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Runs `f(0)`, `f(1)`, … `f(tasks - 1)`, each exactly once, and returns when all are done.
+    ///
+    /// Which thread runs which index, and in which order, is not fixed: a task must write only what
+    /// its index names. Then the result does not depend on the number of threads. Allocates nothing.
+    /// A call from inside a task runs its tasks inline.
+    ///
+    /// # Panics
+    /// If a task panics, tasks that were not yet claimed are skipped and the panic goes on in the
+    /// caller once no thread runs a task any more. The pool stays usable.
+    pub fn for_each(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+        let shared = &*self.shared;
+        if tasks <= 1 || self.workers.is_empty() || shared.busy.swap(true, Acquire) {
+            (0..tasks).for_each(f);
+            return;
+        }
+        // SAFETY: only the lifetime changes. The reference is dropped from `job` below, after every
+        // worker has left, so no call outlives `f`.
+        let f: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(f) };
+        // SAFETY: we hold `busy`, the epoch is even and nobody is inside: see `Shared`.
+        unsafe {
+            *shared.job.get() = Job {
+                tasks,
+                run: Some(f),
+            }
+        };
+        shared.next.0.store(0, Relaxed);
+        let open = shared.epoch.0.load(Relaxed) + 1;
+        shared.epoch.0.store(open, SeqCst);
+        self.wake(tasks - 1);
+
+        shared.claim(tasks, f);
+
+        shared.epoch.0.store(open + 1, SeqCst);
+        let mut spins = 0u32;
+        while shared.inside.0.load(SeqCst) != 0 {
+            // A worker that lost its core in a task would otherwise cost us ours.
+            spins += 1;
+            if spins < 4000 {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: as for the write above; the job is closed and nobody is inside.
+        unsafe { (*shared.job.get()).run = None };
+        let panic = shared
+            .panic
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        shared.busy.store(false, Release);
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Unparks as many workers as there is work for; those that are awake count.
+    fn wake(&self, wanted: usize) {
+        for (parked, thread) in self.shared.parked.iter().zip(&self.wakers).take(wanted) {
+            if parked.0.load(SeqCst) && parked.0.swap(false, SeqCst) {
+                thread.unpark();
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Claims tasks until none is left. A panic ends the claiming for everybody.
+    fn claim(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+        let claimed = catch_unwind(AssertUnwindSafe(|| loop {
+            let index = self.next.0.fetch_add(1, Relaxed);
+            if index >= tasks {
+                return;
+            }
+            f(index);
+        }));
+        if let Err(payload) = claimed {
+            self.next.0.fetch_max(tasks, Relaxed);
+            self.panic
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(payload);
+        }
+    }
+
+    /// Life of one worker.
+    fn work(&self, index: usize) {
+        IS_WORKER.with(|w| w.set(true));
+        let mut seen = 0;
+        while let Some(epoch) = self.await_job(index, seen) {
+            seen = epoch;
+            self.inside.0.fetch_add(1, SeqCst);
+            if self.epoch.0.load(SeqCst) == epoch {
+                // SAFETY: inside was raised before the epoch was seen open: see `Shared`.
+                let job = unsafe { &*self.job.get() };
+                if let Some(run) = job.run {
+                    self.claim(job.tasks, run);
+                }
+            }
+            self.inside.0.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// The epoch of an open job other than `seen`, or `None` at the end of the pool.
+    fn await_job(&self, index: usize, seen: u64) -> Option<u64> {
+        let open = || {
+            let epoch = self.epoch.0.load(SeqCst);
+            (epoch % 2 == 1 && epoch != seen).then_some(epoch)
+        };
+        let begin = Instant::now();
+        while begin.elapsed() < SPIN {
+            for _ in 0..32 {
+                if let Some(epoch) = open() {
+                    return Some(epoch);
+                }
+                std::hint::spin_loop();
+            }
+        }
+        let parked = &self.parked[index].0;
+        loop {
+            // Flag first, look second: the driver opens first and looks at the flag second.
+            parked.store(true, SeqCst);
+            let epoch = open();
+            let stop = self.stop.load(SeqCst);
+            if stop || epoch.is_some() {
+                parked.store(false, SeqCst);
+                return if stop { None } else { epoch };
+            }
+            std::thread::park();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, SeqCst);
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            // A worker that drops the last handle of its own pool must not wait for itself.
+            if worker.thread().id() != std::thread::current().id() {
+                // A worker cannot panic outside a task, and task panics are caught.
+                let _ = worker.join();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool")
+            .field("threads", &self.threads())
+            .finish()
+    }
+}
