@@ -1,0 +1,2 @@
+//! The `flashrt` command.
+fn main() {}

@@ -1,0 +1,125 @@
+//! Subscriptions of a deployment: messages in as borrowed views, one copy into the engine's ring.
+//!
+//! Each topic has a Worker of its own with keep-last 1: a subscription of the node itself queues without bound, whatever
+//! its depth says, and would deliver old frames. Workers live as long as the node (the client library never frees one), so
+//! they are kept and used again by the next configure.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flashrt_session::{Config, Engine, ImageRef, JointsRef, PushOutcome};
+use rclrs::{log_warn, IntoPrimitiveOptions, Node, PrimitiveOptions, RclrsError, Worker};
+use ros_env::sensor_msgs::msg::rmw::{Image, JointState};
+use ros_env::std_msgs::msg::rmw::String as StringMessage;
+
+use super::{convert, qos};
+
+/// Shortest time between two log lines about refused messages of one topic.
+const REFUSAL_LOG_PERIOD: Duration = Duration::from_secs(2);
+
+/// The input side of the node.
+pub struct Inputs {
+    node: Node,
+    engine: Engine,
+    workers: Vec<Worker<()>>,
+    /// Subscriptions of the present deployment.
+    subscriptions: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+fn note_refusal(node: &Node, topic: &str, outcome: PushOutcome) {
+    if let PushOutcome::Refused { code, reason } = outcome {
+        log_warn!(node.warn().throttle(REFUSAL_LOG_PERIOD), "{topic}: refused, {code}: {reason}");
+    }
+}
+
+impl Inputs {
+    /// No subscriptions yet.
+    pub fn new(node: &Node, engine: &Engine) -> Inputs {
+        Inputs { node: Arc::clone(node), engine: engine.clone(), workers: Vec::new(), subscriptions: Vec::new() }
+    }
+
+    fn worker(&mut self, index: usize) -> Worker<()> {
+        while self.workers.len() <= index {
+            self.workers.push(self.node.create_worker(()));
+        }
+        Arc::clone(&self.workers[index])
+    }
+
+    /// Subscribes to every topic of a deployment.
+    ///
+    /// # Errors
+    /// A topic name is not valid; no subscription is left.
+    pub fn open(&mut self, config: &Config) -> Result<(), RclrsError> {
+        let opened = self.try_open(config);
+        if opened.is_err() {
+            self.close();
+        }
+        opened
+    }
+
+    fn try_open(&mut self, config: &Config) -> Result<(), RclrsError> {
+        self.close();
+        for image in &config.images {
+            let worker = self.worker(self.subscriptions.len());
+            let (engine, node) = (self.engine.clone(), Arc::clone(&self.node));
+            let (view, topic) = (image.view.clone(), image.topic.clone());
+            let subscription = worker.create_subscription(
+                image.topic.as_str().qos(qos::newest_input(false)),
+                move |message: Box<Image>| {
+                    let image = ImageRef {
+                        width: message.width,
+                        height: message.height,
+                        // Not UTF-8 is no known encoding either.
+                        encoding: convert::text(&message.encoding).unwrap_or("(not UTF-8)"),
+                        is_bigendian: message.is_bigendian != 0,
+                        step: message.step,
+                        data: message.data.as_slice(),
+                    };
+                    let stamp = convert::nanoseconds(message.header.stamp.sec, message.header.stamp.nanosec);
+                    note_refusal(&node, &topic, engine.push_image(&view, image, stamp));
+                },
+            )?;
+            self.subscriptions.push(subscription);
+        }
+        {
+            let state = &config.state;
+            let worker = self.worker(self.subscriptions.len());
+            let (engine, node, topic) = (self.engine.clone(), Arc::clone(&self.node), state.topic.clone());
+            let mut names = Vec::new();
+            let subscription = worker.create_subscription(
+                state.topic.as_str().qos(qos::newest_input(false)),
+                move |message: Box<JointState>| {
+                    if !convert::cache_names(&mut names, &message.name) {
+                        // The engine refuses and counts a message without names.
+                        names.clear();
+                    }
+                    let joints = JointsRef { names: &names, positions: message.position.as_slice() };
+                    let stamp = convert::nanoseconds(message.header.stamp.sec, message.header.stamp.nanosec);
+                    note_refusal(&node, &topic, engine.push_joints(joints, stamp));
+                },
+            )?;
+            self.subscriptions.push(subscription);
+        }
+        let worker = self.worker(self.subscriptions.len());
+        let (engine, node, topic) = (self.engine.clone(), Arc::clone(&self.node), config.prompt.topic.clone());
+        let subscription = worker.create_subscription(
+            config.prompt.topic.as_str().qos(qos::latched_input()),
+            move |message: Box<StringMessage>| match convert::text(&message.data) {
+                Some(text) => {
+                    if let Err(error) = engine.push_prompt(text) {
+                        log_warn!(&*node, "{topic}: refused, {error}");
+                    }
+                }
+                None => log_warn!(&*node, "{topic}: refused, the prompt is not UTF-8"),
+            },
+        )?;
+        self.subscriptions.push(subscription);
+        Ok(())
+    }
+
+    /// Ends every subscription.
+    pub fn close(&mut self) {
+        self.subscriptions.clear();
+    }
+}
