@@ -1,0 +1,64 @@
+//! The memory that capsules live in, seen from above.
+
+use flashrt_exec::{Buffer, Context, Error, Event, Slice, Space, StreamId};
+use flashrt_runtime::LiveSet;
+
+/// What a capsule needs of an execution layer. Object safe, so that tests and foreign layers can stand in.
+pub trait CapsuleMemory {
+    /// Allocates `bytes` in `space`.
+    fn alloc(&self, name: &str, space: Space, bytes: usize) -> Result<Buffer, Error>;
+    /// Enqueues a copy between any two spaces; equal lengths.
+    fn copy(&self, dst: &Slice, src: &Slice) -> Result<(), Error>;
+    /// A new event.
+    fn event(&self) -> Result<Event, Error>;
+    /// Marks the work enqueued so far.
+    fn record(&self, event: &Event) -> Result<(), Error>;
+    /// True when everything before the mark is complete. Never blocks.
+    fn query(&self, event: &Event) -> Result<bool, Error>;
+    /// Waits until every enqueued copy is complete.
+    fn sync(&self) -> Result<(), Error>;
+    /// Fingerprint to stamp capsules with and to compare.
+    fn fingerprint(&self) -> u64;
+}
+
+/// The memory of a live set's own context; copies go to one stream.
+pub struct ContextMemory<'a> {
+    ctx: &'a Context,
+    stream: StreamId,
+    fingerprint: u64,
+}
+
+impl<'a> ContextMemory<'a> {
+    /// The memory under `live`, with copies on stream 0.
+    pub fn of(live: &'a LiveSet) -> ContextMemory<'a> {
+        ContextMemory {
+            ctx: live.context(),
+            stream: StreamId(0),
+            fingerprint: live.fingerprint(),
+        }
+    }
+}
+
+impl CapsuleMemory for ContextMemory<'_> {
+    fn alloc(&self, name: &str, space: Space, bytes: usize) -> Result<Buffer, Error> {
+        self.ctx.alloc(name, space, bytes)
+    }
+    fn copy(&self, dst: &Slice, src: &Slice) -> Result<(), Error> {
+        self.ctx.copy(dst, src, self.stream)
+    }
+    fn event(&self) -> Result<Event, Error> {
+        self.ctx.event()
+    }
+    fn record(&self, event: &Event) -> Result<(), Error> {
+        self.ctx.record(event, self.stream)
+    }
+    fn query(&self, event: &Event) -> Result<bool, Error> {
+        self.ctx.query(event)
+    }
+    fn sync(&self) -> Result<(), Error> {
+        self.ctx.synchronize(self.stream)
+    }
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
