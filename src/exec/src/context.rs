@@ -250,7 +250,7 @@ impl Context {
     /// Names need not be unique.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for 0 bytes, [`Error::OutOfMemory`], [`Error::Recording`].
+    /// [`Error::Invalid`] for 0 bytes, [`Error::OutOfMemory`], [`Error::Recording`], [`Error::Busy`].
     pub fn alloc(&self, name: &str, space: Space, bytes: usize) -> Result<Buffer, Error> {
         self.check_idle("alloc")?;
         let Some(size) = NonZeroUsize::new(bytes) else {
@@ -419,7 +419,7 @@ impl Context {
         self.check_stream(stream)?;
         let recording = self.begin_recording("enqueue", Recording::Stream(stream))?;
         let sink = match &self.inner.backend {
-            Backend::Cpu(_) => Sink::Cpu(Vec::new()),
+            Backend::Cpu(b) => Sink::Cpu(b.begin_recording("enqueue")?),
             Backend::Cuda(b) => Sink::Cuda(b.begin_eager(stream)?),
         };
         let mut recorder = Recorder::new(self, sink, None);
@@ -486,7 +486,7 @@ impl Context {
 
     pub(crate) fn begin_capture(&self) -> Result<Sink, Error> {
         match &self.inner.backend {
-            Backend::Cpu(_) => Ok(Sink::Cpu(Vec::new())),
+            Backend::Cpu(b) => b.begin_recording("capture").map(Sink::Cpu),
             Backend::Cuda(b) => b.begin_capture().map(Sink::Cuda),
         }
     }

@@ -53,6 +53,8 @@ struct Shared {
     /// A job is being driven; a second `for_each` meanwhile runs inline.
     busy: AtomicBool,
     stop: AtomicBool,
+    /// Workers that have come up.
+    started: AtomicUsize,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -100,6 +102,7 @@ impl Pool {
             }),
             busy: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            started: AtomicUsize::new(0),
             panic: Mutex::new(None),
         });
         let mut pool = Pool {
@@ -120,6 +123,10 @@ impl Pool {
                 })?;
             pool.wakers.push(worker.thread().clone());
             pool.workers.push(worker);
+        }
+        // A thread that comes up allocates; that belongs here, not in somebody's first ticks.
+        while pool.shared.started.load(Acquire) < threads - 1 {
+            std::thread::yield_now();
         }
         Ok(pool)
     }
@@ -217,6 +224,9 @@ impl Shared {
     /// Life of one worker.
     fn work(&self, index: usize) {
         IS_WORKER.with(|w| w.set(true));
+        // The handle that parking needs is made on first use.
+        drop(std::thread::current());
+        self.started.fetch_add(1, Release);
         let mut seen = 0;
         while let Some(epoch) = self.await_job(index, seen) {
             seen = epoch;

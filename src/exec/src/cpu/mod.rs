@@ -185,6 +185,7 @@ impl CpuBackend {
         space: Space,
         bytes: NonZeroUsize,
     ) -> Result<CpuMemory, Error> {
+        drop(self.enter("alloc")?);
         CpuMemory::new(&self.core, name, space, bytes)
     }
 
@@ -224,6 +225,11 @@ impl CpuBackend {
         streams.trace("launch", index);
         streams.push(index, Work::Launch(exec), &self.pool);
         Ok(())
+    }
+
+    /// Recording needs nothing from the streams, but a kernel must not do it.
+    pub(crate) fn begin_recording(&self, call: &'static str) -> Result<Vec<Op>, Error> {
+        self.enter(call).map(|_| Vec::new())
     }
 
     pub(crate) fn finish_capture(&self, graph: &str, key: ShapeKey, ops: Vec<Op>) -> CpuExec {
