@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flashrt_session::{Config, Engine, ImageRef, JointsRef, PushOutcome};
-use rclrs::{log_warn, IntoPrimitiveOptions, Node, PrimitiveOptions, RclrsError, Worker};
+use rclrs::{log_warn, IntoPrimitiveOptions, Node, RclrsError, ToLogParams, Worker};
 use ros_env::sensor_msgs::msg::rmw::{Image, JointState};
 use ros_env::std_msgs::msg::rmw::String as StringMessage;
 

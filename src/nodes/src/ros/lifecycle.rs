@@ -83,7 +83,7 @@ impl Lifecycle {
             id::DEACTIVATE => self.engine.deactivate().map_err(Into::into),
             _ => self.shutdown(),
         };
-        match done {
+        match &done {
             Ok(()) => log_info!(&*self.node, "{}: {}", edge.label, self.engine.state().label()),
             Err(error) => log_error!(&*self.node, "{} failed: {error:#}", edge.label),
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::Result;
 use flashrt_session::{ChunkRef, CommandRef, Event, Outcome, Sink, TickRecord};
-use rclrs::{log_error, log_info, log_warn, IntoPrimitiveOptions, Node, PrimitiveOptions, Publisher, RclrsError};
+use rclrs::{log_error, log_info, log_warn, IntoPrimitiveOptions, Node, Publisher, RclrsError, ToLogParams};
 use ros_env::flashrt_ros::msg::rmw as flashrt_msg;
 use ros_env::lifecycle_msgs::msg::rmw as lifecycle_msg;
 use ros_env::sensor_msgs::msg::rmw as sensor_msg;

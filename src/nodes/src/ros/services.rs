@@ -3,7 +3,6 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use flashrt_session::{CapsuleReport, Command, Engine, Operation, Outcome, ResultCode, RollbackTarget, Tier, TickRequest};

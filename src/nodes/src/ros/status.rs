@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use flashrt_session::lifecycle::State;
 use flashrt_session::{Engine, Status};
-use rclrs::{log_error, IntoPrimitiveOptions, Node, PrimitiveOptions, Publisher, RclrsError};
+use rclrs::{log_error, IntoPrimitiveOptions, Node, Publisher, RclrsError, ToLogParams};
 use ros_env::diagnostic_msgs::msg::{DiagnosticArray, DiagnosticStatus, KeyValue};
 use ros_env::flashrt_ros::msg;
 
