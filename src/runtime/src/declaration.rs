@@ -272,14 +272,14 @@ fn join<T: ToString>(values: &[T]) -> String {
 
 /// The first line where two identities differ: `(line of a, line of b)`, or `None` when they are equal.
 ///
-/// A side that has ended gives `<end>`. Bytes that are no UTF-8 are shown with replacement characters.
+/// A side that has ended, or an empty line, gives `<end>`. Bytes that are no UTF-8 are shown with replacement characters.
 pub fn first_difference(a: &[u8], b: &[u8]) -> Option<(String, String)> {
     if a == b {
         return None;
     }
     let show = |line: Option<&[u8]>| match line {
+        None | Some([]) => "<end>".to_owned(),
         Some(l) => String::from_utf8_lossy(l).into_owned(),
-        None => "<end>".to_owned(),
     };
     // `split` (not `split_terminator`): a missing last line end is a difference too.
     let (mut left, mut right) = (a.split(|c| *c == b'\n'), b.split(|c| *c == b'\n'));
