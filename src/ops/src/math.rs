@@ -7,7 +7,7 @@ use crate::lanes::Lanes;
 
 /// 1.5·2^23: adding it rounds to the nearest integer, which then sits in the low mantissa bits.
 const MAGIC: f32 = 12_582_912.0;
-const LN2_HI: f32 = 0.693_147_2;
+const LN2_HI: f32 = std::f32::consts::LN_2;
 /// ln 2 minus the f32 above it.
 const LN2_LO: f32 = -1.904_654_3e-9;
 /// 1/7!, 1/6!, .. 1/2!: |r| ≤ ln2/2 makes the next Taylor term 5e-9 of the result.
@@ -50,7 +50,7 @@ pub(crate) fn silu<V: Lanes>(x: V) -> V {
 #[inline(always)]
 pub(crate) fn gelu_tanh<V: Lanes>(x: V) -> V {
     /// -2·√(2/π)
-    const A: f32 = -1.595_769_1;
+    const A: f32 = -1.595_769_2;
     /// -2·√(2/π)·0.044715
     const B: f32 = -0.071_354_814;
     let minus_2u = x.mul(x).fma(V::splat(B), V::splat(A)).mul(x);
@@ -61,9 +61,9 @@ pub(crate) fn gelu_tanh<V: Lanes>(x: V) -> V {
 #[inline(always)]
 pub(crate) fn sin_cos(x: f32) -> (f32, f32) {
     // π/2 as three f32, largest first.
-    const P1: f32 = 1.570_796_4;
+    const P1: f32 = std::f32::consts::FRAC_PI_2;
     const P2: f32 = -4.371_139e-8;
-    const P3: f32 = -1.715_125e-15;
+    const P3: f32 = -1.715_124_5e-15;
     let t = x.mul_add(std::f32::consts::FRAC_2_PI, MAGIC);
     let n = t - MAGIC;
     let r = n.mul_add(-P1, x);

@@ -142,11 +142,7 @@ impl Tensor {
                 rows,
             });
         }
-        let row = if rows == 0 {
-            0
-        } else {
-            self.slice.bytes() / rows
-        };
+        let row = self.slice.bytes().checked_div(rows).unwrap_or(0);
         let slice = self.slice.buffer().slice(
             self.slice.offset() + range.start * row,
             (range.end - range.start) * row,
