@@ -419,7 +419,7 @@ impl Context {
         self.check_stream(stream)?;
         let recording = self.begin_recording("enqueue", Recording::Stream(stream))?;
         let sink = match &self.inner.backend {
-            Backend::Cpu(b) => Sink::Cpu(b.begin_recording("enqueue")?),
+            Backend::Cpu(_) => Sink::Cpu(Vec::new()),
             Backend::Cuda(b) => Sink::Cuda(b.begin_eager(stream)?),
         };
         let mut recorder = Recorder::new(self, sink, None);
@@ -457,6 +457,8 @@ impl Context {
         call: &'static str,
         what: Recording,
     ) -> Result<RecordingGuard<'_>, Error> {
+        // First, so that a call from a kernel never shows up as a recording in another thread.
+        on_backend!(self, b => b.check_free(call))?;
         let mut slot = self.inner.recording();
         if let Some(current) = &*slot {
             return Err(Error::Recording {
@@ -486,7 +488,7 @@ impl Context {
 
     pub(crate) fn begin_capture(&self) -> Result<Sink, Error> {
         match &self.inner.backend {
-            Backend::Cpu(b) => b.begin_recording("capture").map(Sink::Cpu),
+            Backend::Cpu(_) => Ok(Sink::Cpu(Vec::new())),
             Backend::Cuda(b) => b.begin_capture().map(Sink::Cuda),
         }
     }

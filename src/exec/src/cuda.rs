@@ -114,6 +114,10 @@ impl CudaBackend {
         match self.0 {}
     }
 
+    pub(crate) fn check_free(&self, call: &'static str) -> Result<(), Error> {
+        match self.0 {}
+    }
+
     pub(crate) fn begin_capture(&self) -> Result<CudaCapture, Error> {
         match self.0 {}
     }

@@ -251,4 +251,19 @@ mod tests {
         );
         assert_eq!(context.take_trace(), ["launch s0", "record s0", "wait s1"]);
     }
+    #[test]
+    fn a_forward_edge_never_waits_for_the_execution_before() {
+        let (context, graph) = context_and_graph();
+        let mut plan = context.plan();
+        plan.add(&graph, 7, StreamId(0)).unwrap();
+        plan.add(&graph, 7, StreamId(1)).unwrap();
+        plan.after(0, 1).unwrap();
+        for _ in 0..2 {
+            plan.execute(0).unwrap();
+            assert_eq!(
+                context.take_trace(),
+                ["launch s0", "record s0", "launch s1", "record s1"]
+            );
+        }
+    }
 }
