@@ -122,6 +122,22 @@ pub fn axpy(r: &mut Recorder<'_>, x: &Tensor, a: f32, v: &Tensor) -> Result<(), 
     record(r, "axpy", &[x, v], Elementwise::new(x, x, map))
 }
 
+/// `out = min(max(x, low), high)`; f32, equal shapes, `out` may be `x` itself. Not-a-number stays so.
+///
+/// # Errors
+/// As [`gelu_tanh`]; [`Error::Argument`] unless low ≤ high.
+pub fn clamp(
+    r: &mut Recorder<'_>,
+    x: &Tensor,
+    low: f32,
+    high: f32,
+    out: &Tensor,
+) -> Result<(), Error> {
+    let range = format!("{low}..{high}");
+    Check("clamp").argument("range", low <= high, "low <= high", range)?;
+    unary(r, "clamp", x, out, Map::Clamp { low, high })
+}
+
 /// `out[i] = x[i] + position[i mod P]` over rows: adds a table `[P, D]` to every group of P rows of
 /// `x` `[.., D]` (one group a view); f32, `out` may be `x` itself.
 ///
@@ -191,6 +207,7 @@ enum Map {
     GeluTanh,
     Silu,
     Geglu(Ptr<f32>),
+    Clamp { low: f32, high: f32 },
     Axpy { y: Ptr<f32>, a: f32 },
     Gated { y: Ptr<f32>, gate: Ptr<f32> },
 }
@@ -245,6 +262,11 @@ impl Kernel for Elementwise {
                     Map::GeluTanh => math::gelu_tanh(v),
                     Map::Silu => math::silu(v),
                     Map::Geglu(up) => math::gelu_tanh(v).mul(load(up)),
+                    Map::Clamp { low, high } => {
+                        let (low, high) = (V::splat(low), V::splat(high));
+                        let v = v.lt_select(low, low, v);
+                        high.lt_select(v, high, v)
+                    }
                     Map::Axpy { y, a } => load(y).fma(V::splat(a), v),
                     Map::Gated { y, gate } => {
                         load(y).fma(V::load_part(gate.get().add(at), n, 0.0), v)

@@ -45,7 +45,7 @@ mod time;
 pub use action::{action_unnormalize, Anchor};
 pub use attention::{attention, KvPart, MAX_HEAD_DIM};
 pub use elementwise::{
-    add_position, axpy, gated_residual, geglu, gelu_tanh, residual_add, silu, style_gate,
+    add_position, axpy, clamp, gated_residual, geglu, gelu_tanh, residual_add, silu, style_gate,
 };
 pub use embed::{embed_gather, im2col, patch_embed};
 pub use error::Error;
