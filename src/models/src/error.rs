@@ -10,6 +10,9 @@ pub enum Error {
     /// The execution layer refused or failed.
     #[error(transparent)]
     Exec(#[from] flashrt_exec::Error),
+    /// An operation refused its operands.
+    #[error(transparent)]
+    Ops(#[from] flashrt_ops::Error),
     /// The runtime refused a declaration.
     #[error(transparent)]
     Runtime(#[from] flashrt_runtime::Error),

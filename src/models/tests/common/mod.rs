@@ -1,6 +1,8 @@
 //! Shared by the tests: files, tensors, comparisons.
 #![allow(dead_code)]
 
+pub mod drive;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
