@@ -198,7 +198,7 @@ impl Capsule {
 pub fn clear_outputs(live: &mut LiveSet) -> Result<(), Error> {
     let runtime = |e| Error::Runtime {
         context: "clear outputs".to_owned(),
-        source: e,
+        source: Box::new(e),
     };
     live.usable().map_err(runtime)?;
     live.sync().map_err(runtime)?;

@@ -108,7 +108,7 @@ pub enum Error {
         name: String,
         /// What is wrong.
         #[source]
-        source: flashrt_runtime::Error,
+        source: Box<flashrt_runtime::Error>,
     },
     /// The runtime refused (for example a poisoned live set).
     #[error("{context}: {source}")]
@@ -117,7 +117,7 @@ pub enum Error {
         context: String,
         /// The cause.
         #[source]
-        source: flashrt_runtime::Error,
+        source: Box<flashrt_runtime::Error>,
     },
     /// The execution layer failed before any live byte was written.
     #[error("{context}: {source}")]

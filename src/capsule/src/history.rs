@@ -58,6 +58,11 @@ impl History {
         true
     }
 
+    /// The set was moved to a state outside its history: the cursor's boundary lies strictly in its past now.
+    pub(crate) fn leave(&mut self) {
+        self.at_runs = None;
+    }
+
     /// The capsule is gone.
     pub(crate) fn remove(&mut self, id: u64) {
         let Some(i) = self.items.iter().position(|x| *x == id) else {
@@ -130,6 +135,15 @@ mod tests {
         assert_eq!(h.back(1, 20), Err(0));
         h.push(3, 20);
         assert_eq!(h.items(), [3]);
+    }
+
+    #[test]
+    fn after_leaving_the_boundary_at_the_cursor_is_one_step_away() {
+        let mut h = History::default();
+        h.push(1, 10);
+        h.push(2, 20);
+        h.leave();
+        assert_eq!(h.back(1, 20), Ok(2));
     }
 
     #[derive(Clone, Debug)]

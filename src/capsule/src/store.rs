@@ -356,16 +356,19 @@ impl Store {
         allow_partial: bool,
     ) -> Result<RestoreReport, Error> {
         let report = restore(capsule, live, allow_partial)?;
-        if let Some(entry) = self
+        let entry = self
             .entries
             .iter()
-            .find(|e| Arc::ptr_eq(&e.frozen, &capsule.frozen))
-        {
-            let id = entry.id;
-            let history = self.history_of(live.name());
-            if !self.histories[history].1.go_to(id, live.runs()) {
-                self.discard_newer(history);
-                self.histories[history].1.push(id, live.runs());
+            .find(|e| Arc::ptr_eq(&e.frozen, &capsule.frozen));
+        let id = entry.map(|e| e.id);
+        let history = self.history_of(live.name());
+        match id {
+            None => self.histories[history].1.leave(),
+            Some(id) => {
+                if !self.histories[history].1.go_to(id, live.runs()) {
+                    self.discard_newer(history);
+                    self.histories[history].1.push(id, live.runs());
+                }
             }
         }
         Ok(report)
@@ -564,7 +567,7 @@ impl Store {
             if layout.host_state == Some(i) && !r.data.is_empty() {
                 HostFields::decode(&r.data).map_err(|e| Error::HostState {
                     name: name.to_owned(),
-                    source: e,
+                    source: Box::new(e),
                 })?;
                 host_block.copy_from_slice(&r.data);
             }
@@ -788,7 +791,7 @@ pub(crate) fn restore(
     )
 }
 
-/// As [`restore`], over another memory.
+/// [`Store::restore_capsule`] over another memory and without a history.
 pub fn restore_with(
     mem: &dyn CapsuleMemory,
     capsule: &Capsule,
@@ -850,7 +853,7 @@ fn restore_checked(
     {
         HostFields::decode(&f.host_block).map_err(|e| Error::HostState {
             name: format!("{name}, region '{}'", f.layout.regions[i].name),
-            source: e,
+            source: Box::new(e),
         })?;
     }
     live.sync().map_err(|e| runtime("restore", e))?;
@@ -892,6 +895,6 @@ fn usable(live: &LiveSet) -> Result<(), Error> {
 fn runtime(context: &str, source: flashrt_runtime::Error) -> Error {
     Error::Runtime {
         context: context.to_owned(),
-        source,
+        source: Box::new(source),
     }
 }

@@ -217,14 +217,14 @@ impl fmt::Display for VerifyReport {
         )?;
         write!(f, "  {:<width$} {:>10} {:<8}", "region", "bytes", "verdict")?;
         for p in POISONS {
-            write!(f, " {p:<22}")?;
+            write!(f, " {p:>20}")?;
         }
         writeln!(f)?;
         for r in &self.regions {
             let verdict = if r.caught { "state" } else { "scratch" };
             write!(f, "  {:<width$} {:>10} {verdict:<8}", r.name, r.bytes)?;
             for o in &r.outcomes {
-                write!(f, " {o:<22}")?;
+                write!(f, " {o:>20}")?;
             }
             writeln!(f)?;
         }
@@ -388,7 +388,7 @@ fn trial(
     };
     live.usable().map_err(|source| Error::Runtime {
         context: "verification cannot go on".to_owned(),
-        source,
+        source: Box::new(source),
     })?;
     Ok(outcome)
 }
@@ -397,7 +397,7 @@ fn trial(
 fn fill_arenas(live: &LiveSet, byte: u8) -> Result<(), Error> {
     live.sync().map_err(|source| Error::Runtime {
         context: "poison".to_owned(),
-        source,
+        source: Box::new(source),
     })?;
     let ctx = live.context();
     for b in live.buffers() {
