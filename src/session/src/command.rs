@@ -265,12 +265,15 @@ pub(crate) struct OpCell {
 }
 
 impl OpCell {
-    pub(crate) fn finish(&self, outcome: Outcome) {
+    /// False when there was an outcome already, which stays.
+    pub(crate) fn finish(&self, outcome: Outcome) -> bool {
         let mut done = lock(&self.done);
-        if done.is_none() {
+        let is_first = done.is_none();
+        if is_first {
             *done = Some(outcome);
             self.changed.notify_all();
         }
+        is_first
     }
     fn peek(&self) -> Option<Outcome> {
         lock(&self.done).clone()

@@ -81,6 +81,15 @@ impl Unit {
     }
 }
 
+/// Reliability of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reliability {
+    /// Works with every publisher; a lost message is not sent again.
+    BestEffort,
+    /// Lost messages are sent again; needs a reliable publisher.
+    Reliable,
+}
+
 /// Message type of the command topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandType {
@@ -147,6 +156,8 @@ pub struct ImageConfig {
     pub encodings: Vec<String>,
     /// Oldest image that a tick may use.
     pub max_age_ms: f64,
+    /// Reliability of the subscription.
+    pub reliability: Reliability,
 }
 
 /// One joint, at its place in the model's state and action vectors.
@@ -184,6 +195,8 @@ pub struct StateConfig {
     pub joints: Vec<JointConfig>,
     /// Oldest state that a tick may use.
     pub max_age_ms: f64,
+    /// Reliability of the subscription.
+    pub reliability: Reliability,
 }
 
 /// The instruction.
@@ -264,8 +277,8 @@ pub struct Config {
     pub sessions: Vec<String>,
     /// Views in model order.
     pub images: Vec<ImageConfig>,
-    /// Joint states; `None`: the model takes none.
-    pub state: Option<StateConfig>,
+    /// Joint states, which also name the action columns.
+    pub state: StateConfig,
     /// Instruction.
     pub prompt: PromptConfig,
     /// Largest time between the inputs of one tick; `None`: off.
@@ -343,10 +356,7 @@ impl Config {
 
     /// Names of the joints, in model order.
     pub fn joint_names(&self) -> Vec<String> {
-        self.state
-            .iter()
-            .flat_map(|s| s.joints.iter().map(|j| j.name.clone()))
-            .collect()
+        self.state.joints.iter().map(|j| j.name.clone()).collect()
     }
 }
 

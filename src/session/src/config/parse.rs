@@ -133,14 +133,11 @@ impl Reader {
     /// Presets for keys that were not given. Tables that are lists count only where they exist.
     fn fill_presets(&mut self) -> Result<(), ConfigError> {
         for key in KEYS {
-            let section_absent =
-                key.path.starts_with("ports.state.") && !self.has_section("ports.state");
             let list = key
                 .path
                 .find("[]")
                 .map(|at| (&key.path[..at], &key.path[at + 2..]));
             let paths: Vec<String> = match list {
-                _ if section_absent => continue,
                 Some((list, rest)) => match self.counts.get(list) {
                     Some(count) => (0..*count).map(|i| format!("{list}[{i}]{rest}")).collect(),
                     None if key.preset == Preset::Required => {
@@ -174,12 +171,6 @@ impl Reader {
             key.kind.describe(),
             key.meaning
         )
-    }
-
-    fn has_section(&self, prefix: &str) -> bool {
-        let dotted = format!("{prefix}.");
-        self.values.keys().any(|k| k.starts_with(&dotted))
-            || self.counts.keys().any(|k| k.starts_with(&dotted))
     }
 
     fn text(&self, path: &str) -> String {
@@ -250,6 +241,7 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
                 topic: r.text(&at("topic")),
                 encodings: r.texts(&at("encodings")),
                 max_age_ms: r.float(&at("max_age_ms")),
+                reliability: reliability(&r.text(&at("reliability"))),
             }
         })
         .collect();
@@ -296,11 +288,12 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
         Some(step) => Some(vec![step; names.len()]),
         None => per_joint(r, "command.max_step", &names, Yaml::as_f64)?,
     };
-    let state = r.has_section("ports.state").then(|| StateConfig {
+    let state = StateConfig {
         topic: r.text("ports.state.topic"),
         joints,
         max_age_ms: r.float("ports.state.max_age_ms"),
-    });
+        reliability: reliability(&r.text("ports.state.reliability")),
+    };
     let directory = r
         .values
         .get("capsules.directory")
@@ -369,6 +362,13 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
         status_rate_hz: r.float("status.rate_hz"),
         tick_log: r.flag("tick_log"),
     })
+}
+
+fn reliability(name: &str) -> Reliability {
+    match name {
+        "reliable" => Reliability::Reliable,
+        _ => Reliability::BestEffort,
+    }
 }
 
 /// `None` for `off`; else one value per joint, every joint exactly once.

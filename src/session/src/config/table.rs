@@ -96,6 +96,8 @@ pub const KEYS: &[Key] = &[
     key("ports.images[].topic", Name, "", Required, "sensor_msgs/Image"),
     key("ports.images[].encodings", Words(ENCODINGS), "", Value("[rgb8, bgr8]"), "encodings that are accepted"),
     key("ports.images[].max_age_ms", Float(1.0, 60000.0), "ms", Value("250"), "oldest image that a tick may use; older: the tick is refused"),
+    key("ports.images[].reliability", OneOf(&["best_effort", "reliable"]), "", Value("best_effort"), "reliability of the subscription; reliable does not match a best-effort publisher"),
+    key("ports.state.reliability", OneOf(&["best_effort", "reliable"]), "", Value("best_effort"), "reliability of the subscription; reliable does not match a best-effort publisher"),
     key("ports.state.topic", Name, "", Required, "sensor_msgs/JointState"),
     key("ports.state.max_age_ms", Float(1.0, 60000.0), "ms", Value("250"), "oldest state that a tick may use; older: the tick is refused"),
     key("ports.state.joints[].name", Name, "", Required, "joint name in the message; the order of the list is the model's order"),
