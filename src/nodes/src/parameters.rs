@@ -65,7 +65,10 @@ const FOREIGN: &[&str] = &["use_sim_time", "start_type_description_service"];
 
 /// The meaning of a parameter in the table.
 pub fn meaning(name: &str) -> &'static str {
-    PARAMETERS.iter().find(|p| p.name == name).map_or("", |p| p.meaning)
+    PARAMETERS
+        .iter()
+        .find(|p| p.name == name)
+        .map_or("", |p| p.meaning)
 }
 
 /// What the command line sets, as `(where, parameter, value)`.
@@ -96,11 +99,16 @@ impl Overrides {
                     }
                 }
                 "--params-file" if is_ros => {
-                    let Some(path) = rest.next().map(PathBuf::from) else { continue };
-                    let text = std::fs::read_to_string(&path)
-                        .with_context(|| format!("cannot read the parameter file {}", path.display()))?;
-                    let root: serde_yaml::Value = serde_yaml::from_str(&text)
-                        .with_context(|| format!("the parameter file {} is not YAML", path.display()))?;
+                    let Some(path) = rest.next().map(PathBuf::from) else {
+                        continue;
+                    };
+                    let text = std::fs::read_to_string(&path).with_context(|| {
+                        format!("cannot read the parameter file {}", path.display())
+                    })?;
+                    let root: serde_yaml::Value =
+                        serde_yaml::from_str(&text).with_context(|| {
+                            format!("the parameter file {} is not YAML", path.display())
+                        })?;
                     collect_nodes(&path.display().to_string(), "", &root, node, &mut entries);
                 }
                 _ => {}
@@ -114,7 +122,10 @@ impl Overrides {
     pub fn check_lists(&self) -> Result<()> {
         for (place, name, value) in &self.entries {
             if matches!(value, serde_yaml::Value::Sequence(items) if items.is_empty()) {
-                anyhow::bail!("{place} sets parameter {name} to an empty list: leave it out ({})", known());
+                anyhow::bail!(
+                    "{place} sets parameter {name} to an empty list: leave it out ({})",
+                    known()
+                );
             }
         }
         Ok(())
@@ -127,7 +138,11 @@ impl Overrides {
                 && !name.starts_with("qos_overrides./")
                 && !PARAMETERS.iter().any(|p| p.name == name)
         })?;
-        let near = PARAMETERS.iter().map(|p| p.name).min_by_key(|known| distance(known, name)).unwrap_or("");
+        let near = PARAMETERS
+            .iter()
+            .map(|p| p.name)
+            .min_by_key(|known| distance(known, name))
+            .unwrap_or("");
         Some(format!(
             "{place} sets parameter '{name}', which policy_node does not have; the nearest is '{near}' ({}). Ports, topics and limits belong into the deployment file",
             known()
@@ -148,7 +163,9 @@ fn collect_nodes(
     node: &str,
     entries: &mut Vec<(String, String, serde_yaml::Value)>,
 ) {
-    let serde_yaml::Value::Mapping(map) = value else { return };
+    let serde_yaml::Value::Mapping(map) = value else {
+        return;
+    };
     for (key, value) in map {
         let Some(key) = key.as_str() else { continue };
         if key == "ros__parameters" {
@@ -172,7 +189,11 @@ fn collect_values(
         serde_yaml::Value::Mapping(map) => {
             for (key, value) in map {
                 let Some(key) = key.as_str() else { continue };
-                let name = if prefix.is_empty() { key.to_string() } else { format!("{prefix}.{key}") };
+                let name = if prefix.is_empty() {
+                    key.to_string()
+                } else {
+                    format!("{prefix}.{key}")
+                };
                 collect_values(place, &name, value, entries);
             }
         }
@@ -206,23 +227,45 @@ mod tests {
 
     #[test]
     fn case_108_an_empty_list_is_named() {
-        let overrides =
-            Overrides::read(&arguments(&["policy_node", "--ros-args", "-p", "cameras:=[]"]), "policy_node").unwrap();
+        let overrides = Overrides::read(
+            &arguments(&["policy_node", "--ros-args", "-p", "cameras:=[]"]),
+            "policy_node",
+        )
+        .unwrap();
         let error = overrides.check_lists().unwrap_err().to_string();
-        assert!(error.contains("cameras") && error.contains("empty list"), "{error}");
+        assert!(
+            error.contains("cameras") && error.contains("empty list"),
+            "{error}"
+        );
     }
 
     #[test]
     fn an_unknown_parameter_names_the_nearest() {
-        let overrides =
-            Overrides::read(&arguments(&["policy_node", "--ros-args", "-p", "tick_mod:=rate"]), "policy_node").unwrap();
+        let overrides = Overrides::read(
+            &arguments(&["policy_node", "--ros-args", "-p", "tick_mod:=rate"]),
+            "policy_node",
+        )
+        .unwrap();
         let message = overrides.first_unknown().unwrap();
-        assert!(message.contains("'tick_mod'") && message.contains("'tick_mode'"), "{message}");
+        assert!(
+            message.contains("'tick_mod'") && message.contains("'tick_mode'"),
+            "{message}"
+        );
     }
 
     #[test]
     fn known_and_foreign_parameters_pass() {
-        let words = ["policy_node", "--ros-args", "-p", "config:=a.yaml", "-p", "use_sim_time:=true", "--", "-p", "x:=[]"];
+        let words = [
+            "policy_node",
+            "--ros-args",
+            "-p",
+            "config:=a.yaml",
+            "-p",
+            "use_sim_time:=true",
+            "--",
+            "-p",
+            "x:=[]",
+        ];
         let overrides = Overrides::read(&arguments(&words), "policy_node").unwrap();
         assert!(overrides.check_lists().is_ok());
         assert_eq!(overrides.first_unknown(), None);

@@ -1,2 +1,5 @@
 //! The `flashrt` command.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    flashrt_nodes::cli::main()
+}

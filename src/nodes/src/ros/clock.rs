@@ -11,7 +11,10 @@ pub struct NodeClock {
 impl NodeClock {
     /// The clocks of a node.
     pub fn new(node: &rclrs::Node) -> NodeClock {
-        NodeClock { start: Instant::now(), ros: node.get_clock() }
+        NodeClock {
+            start: Instant::now(),
+            ros: node.get_clock(),
+        }
     }
 }
 

@@ -10,8 +10,14 @@ const NANOS: i64 = 1_000_000_000;
 pub fn time(ns: i64) -> Time {
     let sec = ns.div_euclid(NANOS);
     match i32::try_from(sec) {
-        Ok(sec) => Time { sec, nanosec: ns.rem_euclid(NANOS) as u32 },
-        Err(_) => Time { sec: if sec < 0 { i32::MIN } else { i32::MAX }, nanosec: 0 },
+        Ok(sec) => Time {
+            sec,
+            nanosec: ns.rem_euclid(NANOS) as u32,
+        },
+        Err(_) => Time {
+            sec: if sec < 0 { i32::MIN } else { i32::MAX },
+            nanosec: 0,
+        },
     }
 }
 

@@ -8,6 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flashrt_session::config::{ImageConfig, PromptConfig, Reliability, StateConfig};
 use flashrt_session::{Config, Engine, ImageRef, JointsRef, PushOutcome};
 use rclrs::{log_warn, IntoPrimitiveOptions, Node, RclrsError, ToLogParams, Worker};
 use ros_env::sensor_msgs::msg::rmw::{Image, JointState};
@@ -29,17 +30,27 @@ pub struct Inputs {
 
 fn note_refusal(node: &Node, topic: &str, outcome: PushOutcome) {
     if let PushOutcome::Refused { code, reason } = outcome {
-        log_warn!(node.warn().throttle(REFUSAL_LOG_PERIOD), "{topic}: refused, {code}: {reason}");
+        log_warn!(
+            node.warn().throttle(REFUSAL_LOG_PERIOD),
+            "{topic}: refused, {code}: {reason}"
+        );
     }
 }
 
 impl Inputs {
     /// No subscriptions yet.
     pub fn new(node: &Node, engine: &Engine) -> Inputs {
-        Inputs { node: Arc::clone(node), engine: engine.clone(), workers: Vec::new(), subscriptions: Vec::new() }
+        Inputs {
+            node: Arc::clone(node),
+            engine: engine.clone(),
+            workers: Vec::new(),
+            subscriptions: Vec::new(),
+        }
     }
 
-    fn worker(&mut self, index: usize) -> Worker<()> {
+    /// The worker of the next subscription.
+    fn next_worker(&mut self) -> Worker<()> {
+        let index = self.subscriptions.len();
         while self.workers.len() <= index {
             self.workers.push(self.node.create_worker(()));
         }
@@ -61,50 +72,73 @@ impl Inputs {
     fn try_open(&mut self, config: &Config) -> Result<(), RclrsError> {
         self.close();
         for image in &config.images {
-            let worker = self.worker(self.subscriptions.len());
-            let (engine, node) = (self.engine.clone(), Arc::clone(&self.node));
-            let (view, topic) = (image.view.clone(), image.topic.clone());
-            let subscription = worker.create_subscription(
-                image.topic.as_str().qos(qos::newest_input(false)),
-                move |message: Box<Image>| {
-                    let image = ImageRef {
-                        width: message.width,
-                        height: message.height,
-                        // Not UTF-8 is no known encoding either.
-                        encoding: convert::text(&message.encoding).unwrap_or("(not UTF-8)"),
-                        is_bigendian: message.is_bigendian != 0,
-                        step: message.step,
-                        data: message.data.as_slice(),
-                    };
-                    let stamp = convert::nanoseconds(message.header.stamp.sec, message.header.stamp.nanosec);
-                    note_refusal(&node, &topic, engine.push_image(&view, image, stamp));
-                },
-            )?;
-            self.subscriptions.push(subscription);
+            self.open_image(image)?;
         }
-        {
-            let state = &config.state;
-            let worker = self.worker(self.subscriptions.len());
-            let (engine, node, topic) = (self.engine.clone(), Arc::clone(&self.node), state.topic.clone());
-            let mut names = Vec::new();
-            let subscription = worker.create_subscription(
-                state.topic.as_str().qos(qos::newest_input(false)),
-                move |message: Box<JointState>| {
-                    if !convert::cache_names(&mut names, &message.name) {
-                        // The engine refuses and counts a message without names.
-                        names.clear();
-                    }
-                    let joints = JointsRef { names: &names, positions: message.position.as_slice() };
-                    let stamp = convert::nanoseconds(message.header.stamp.sec, message.header.stamp.nanosec);
-                    note_refusal(&node, &topic, engine.push_joints(joints, stamp));
-                },
-            )?;
-            self.subscriptions.push(subscription);
-        }
-        let worker = self.worker(self.subscriptions.len());
-        let (engine, node, topic) = (self.engine.clone(), Arc::clone(&self.node), config.prompt.topic.clone());
-        let subscription = worker.create_subscription(
-            config.prompt.topic.as_str().qos(qos::latched_input()),
+        self.open_state(&config.state)?;
+        self.open_prompt(&config.prompt)
+    }
+
+    fn open_image(&mut self, image: &ImageConfig) -> Result<(), RclrsError> {
+        let (engine, node) = (self.engine.clone(), Arc::clone(&self.node));
+        let (view, topic) = (image.view.clone(), image.topic.clone());
+        let is_reliable = image.reliability == Reliability::Reliable;
+        let subscription = self.next_worker().create_subscription(
+            image.topic.as_str().qos(qos::newest_input(is_reliable)),
+            move |message: Box<Image>| {
+                let image = ImageRef {
+                    width: message.width,
+                    height: message.height,
+                    // Not UTF-8 is no known encoding either.
+                    encoding: convert::text(&message.encoding).unwrap_or("(not UTF-8)"),
+                    is_bigendian: message.is_bigendian != 0,
+                    step: message.step,
+                    data: message.data.as_slice(),
+                };
+                let stamp =
+                    convert::nanoseconds(message.header.stamp.sec, message.header.stamp.nanosec);
+                note_refusal(&node, &topic, engine.push_image(&view, image, stamp));
+            },
+        )?;
+        self.subscriptions.push(subscription);
+        Ok(())
+    }
+
+    fn open_state(&mut self, state: &StateConfig) -> Result<(), RclrsError> {
+        let (engine, node, topic) = (
+            self.engine.clone(),
+            Arc::clone(&self.node),
+            state.topic.clone(),
+        );
+        let is_reliable = state.reliability == Reliability::Reliable;
+        let mut names = Vec::new();
+        let subscription = self.next_worker().create_subscription(
+            state.topic.as_str().qos(qos::newest_input(is_reliable)),
+            move |message: Box<JointState>| {
+                if !convert::cache_names(&mut names, &message.name) {
+                    // The engine refuses and counts a message without names.
+                    names.clear();
+                }
+                let joints = JointsRef {
+                    names: &names,
+                    positions: message.position.as_slice(),
+                };
+                let stamp =
+                    convert::nanoseconds(message.header.stamp.sec, message.header.stamp.nanosec);
+                note_refusal(&node, &topic, engine.push_joints(joints, stamp));
+            },
+        )?;
+        self.subscriptions.push(subscription);
+        Ok(())
+    }
+
+    fn open_prompt(&mut self, prompt: &PromptConfig) -> Result<(), RclrsError> {
+        let (engine, node, topic) = (
+            self.engine.clone(),
+            Arc::clone(&self.node),
+            prompt.topic.clone(),
+        );
+        let subscription = self.next_worker().create_subscription(
+            prompt.topic.as_str().qos(qos::latched_input()),
             move |message: Box<StringMessage>| match convert::text(&message.data) {
                 Some(text) => {
                     if let Err(error) = engine.push_prompt(text) {

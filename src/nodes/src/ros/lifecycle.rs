@@ -72,7 +72,11 @@ impl Lifecycle {
     /// reason in the log tell the rest. A second call meanwhile fails at once.
     pub fn change(&self, edge: &Transition) -> bool {
         if self.is_busy.swap(true, Ordering::AcqRel) {
-            log_warn!(&*self.node, "{} refused: busy, another transition is still running", edge.label);
+            log_warn!(
+                &*self.node,
+                "{} refused: busy, another transition is still running",
+                edge.label
+            );
             return false;
         }
         let _busy = Busy(&self.is_busy);
@@ -84,7 +88,12 @@ impl Lifecycle {
             _ => self.shutdown(),
         };
         match &done {
-            Ok(()) => log_info!(&*self.node, "{}: {}", edge.label, self.engine.state().label()),
+            Ok(()) => log_info!(
+                &*self.node,
+                "{}: {}",
+                edge.label,
+                self.engine.state().label()
+            ),
             Err(error) => log_error!(&*self.node, "{} failed: {error:#}", edge.label),
         }
         done.is_ok()
@@ -100,7 +109,8 @@ impl Lifecycle {
             bail!("parameter config is empty: set it to a deployment file, for instance share/flashrt_ros/config/so101_demo.yaml");
         }
         let path: PathBuf = Path::new(&*path).into();
-        let mut config = Config::load(&path, crate::share::folder().as_deref()).map_err(|e| anyhow!("{e}"))?;
+        let mut config =
+            Config::load(&path, crate::share::folder().as_deref()).map_err(|e| anyhow!("{e}"))?;
         let prompt = self.parameters.prompt.get();
         if !prompt.is_empty() {
             config.prompt.text = prompt.to_string();
@@ -128,7 +138,9 @@ impl Lifecycle {
                 .open(&command.topic, command.kind, config.tick_log)
                 .with_context(|| format!("command.topic {}", command.topic))?;
             // Before the engine is configured it ignores what comes in.
-            inputs.open(&config).context("a topic of the deployment file")?;
+            inputs
+                .open(&config)
+                .context("a topic of the deployment file")?;
             Ok(config)
         });
         let configured = match prepared {
@@ -147,7 +159,11 @@ impl Lifecycle {
                 log_info!(
                     &*self.node,
                     "{} on {} ({}), fingerprint {}, ready after {:.0} ms",
-                    d.model, d.backend, d.isa, d.fingerprint, report.duration_ms
+                    d.model,
+                    d.backend,
+                    d.isa,
+                    d.fingerprint,
+                    report.duration_ms
                 );
                 Ok(())
             }
@@ -161,14 +177,20 @@ impl Lifecycle {
 
     fn cleanup(&self) -> Result<()> {
         self.engine.cleanup()?;
-        self.inputs.lock().unwrap_or_else(PoisonError::into_inner).close();
+        self.inputs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .close();
         self.publishers.close();
         Ok(())
     }
 
     fn shutdown(&self) -> Result<()> {
         self.engine.shutdown()?;
-        self.inputs.lock().unwrap_or_else(PoisonError::into_inner).close();
+        self.inputs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .close();
         self.publishers.close();
         Ok(())
     }
@@ -180,7 +202,9 @@ impl Lifecycle {
             if state == State::Finalized {
                 return;
             }
-            let edge = machine::TRANSITIONS.iter().find(|t| t.start == state && t.goal == State::ShuttingDown);
+            let edge = machine::TRANSITIONS
+                .iter()
+                .find(|t| t.start == state && t.goal == State::ShuttingDown);
             match edge {
                 Some(edge) if !self.is_busy.load(Ordering::Acquire) => {
                     if self.change(edge) {
@@ -196,7 +220,9 @@ impl Lifecycle {
     /// Configures and activates; a failure is in the log and leaves the node where it is.
     pub fn autostart(&self) {
         for wanted in [id::CONFIGURE, id::ACTIVATE] {
-            let Some(edge) = machine::request_by_id(self.engine.state(), wanted) else { return };
+            let Some(edge) = machine::request_by_id(self.engine.state(), wanted) else {
+                return;
+            };
             if !self.change(edge) {
                 log_error!(&*self.node, "autostart ends here");
                 return;
@@ -206,12 +232,18 @@ impl Lifecycle {
 }
 
 fn state_message(state: State) -> msg::State {
-    msg::State { id: state.id(), label: state.label().into() }
+    msg::State {
+        id: state.id(),
+        label: state.label().into(),
+    }
 }
 
 fn description(edge: &Transition) -> msg::TransitionDescription {
     msg::TransitionDescription {
-        transition: msg::Transition { id: edge.id, label: edge.label.into() },
+        transition: msg::Transition {
+            id: edge.id,
+            label: edge.label.into(),
+        },
         start_state: state_message(edge.start),
         goal_state: state_message(edge.goal),
     }
@@ -221,11 +253,16 @@ fn description(edge: &Transition) -> msg::TransitionDescription {
 ///
 /// # Errors
 /// The client library cannot make one.
-pub fn offer(node: &Node, lifecycle: &Arc<Lifecycle>) -> Result<Vec<Box<dyn std::any::Any + Send>>, RclrsError> {
+pub fn offer(
+    node: &Node,
+    lifecycle: &Arc<Lifecycle>,
+) -> Result<Vec<Box<dyn std::any::Any + Send>>, RclrsError> {
     let engine = lifecycle.engine.clone();
     let get_state = node.create_service::<srv::GetState, _>("~/get_state", {
         let engine = engine.clone();
-        move |_: srv::GetState_Request| srv::GetState_Response { current_state: state_message(engine.state()) }
+        move |_: srv::GetState_Request| srv::GetState_Response {
+            current_state: state_message(engine.state()),
+        }
     })?;
     let get_states = node.create_service::<srv::GetAvailableStates, _>(
         "~/get_available_states",
@@ -236,7 +273,9 @@ pub fn offer(node: &Node, lifecycle: &Arc<Lifecycle>) -> Result<Vec<Box<dyn std:
     let get_transitions = node.create_service::<srv::GetAvailableTransitions, _>(
         "~/get_available_transitions",
         move |_: srv::GetAvailableTransitions_Request| srv::GetAvailableTransitions_Response {
-            available_transitions: machine::available(engine.state()).map(description).collect(),
+            available_transitions: machine::available(engine.state())
+                .map(description)
+                .collect(),
         },
     )?;
     let get_graph = node.create_service::<srv::GetAvailableTransitions, _>(
@@ -282,8 +321,14 @@ fn change_off_thread(
                 let _ = answer.send(lifecycle.change(edge));
             };
             // Without a thread the answer is dropped, which reads as failure.
-            let _ = std::thread::Builder::new().name("transition".into()).spawn(work);
+            let _ = std::thread::Builder::new()
+                .name("transition".into())
+                .spawn(work);
         }
     }
-    async move { srv::ChangeState_Response { success: answered.await.unwrap_or(false) } }
+    async move {
+        srv::ChangeState_Response {
+            success: answered.await.unwrap_or(false),
+        }
+    }
 }

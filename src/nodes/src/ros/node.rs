@@ -6,7 +6,9 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail, Context as _, Result};
 use flashrt_session::config::TickMode;
 use flashrt_session::Engine;
-use rclrs::{log_info, log_warn, Context, CreateBasicExecutor, Executor, InitOptions, Node, SpinOptions};
+use rclrs::{
+    log_info, log_warn, Context, CreateBasicExecutor, Executor, InitOptions, Node, SpinOptions,
+};
 
 use super::clock::NodeClock;
 use super::lifecycle::{self, Lifecycle};
@@ -31,7 +33,8 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
     let overrides = Overrides::read(&arguments, &name)?;
     overrides.check_lists()?;
 
-    let context = Context::new(arguments, InitOptions::default()).context("the ROS arguments are not valid")?;
+    let context = Context::new(arguments, InitOptions::default())
+        .context("the ROS arguments are not valid")?;
     let mut executor = context.create_basic_executor();
     let node = create_node(&executor)?;
     let parameters = Arc::new(Parameters::declare(&node)?);
@@ -41,10 +44,19 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
     }
 
     let publishers = Arc::new(Publishers::new(&node)?);
-    let engine = Engine::new(Arc::new(NodeClock::new(&node)), Arc::clone(&publishers) as Arc<dyn flashrt_session::Sink>);
+    let engine = Engine::new(
+        Arc::new(NodeClock::new(&node)),
+        Arc::clone(&publishers) as Arc<dyn flashrt_session::Sink>,
+    );
     let reporter = Reporter::start(&node, &engine, parameters.clock_jump_ns)?;
     publishers.set_listener(reporter.listener());
-    let lifecycle = Arc::new(Lifecycle::new(&node, &engine, &publishers, &parameters, problem));
+    let lifecycle = Arc::new(Lifecycle::new(
+        &node,
+        &engine,
+        &publishers,
+        &parameters,
+        problem,
+    ));
     follow_parameters(&node, &parameters, &engine);
     // Waits of service calls and nothing else; each parks a thread, so that the executor stays free.
     let waiters = tokio::runtime::Builder::new_multi_thread()
@@ -65,11 +77,17 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
     });
     if parameters.is_autostart {
         let starting = Arc::clone(&lifecycle);
-        let _ = std::thread::Builder::new().name("autostart".into()).spawn(move || starting.autostart());
+        let _ = std::thread::Builder::new()
+            .name("autostart".into())
+            .spawn(move || starting.autostart());
     }
     log_info!(&*node, "started, {}", engine.state().label());
 
-    let errors = if stop.is_asked() { Vec::new() } else { executor.spin(SpinOptions::default()) };
+    let errors = if stop.is_asked() {
+        Vec::new()
+    } else {
+        executor.spin(SpinOptions::default())
+    };
     waiters.shutdown_background();
     drop(reporter);
     if stop.is_asked() {
@@ -83,7 +101,10 @@ pub fn run(arguments: Vec<String>) -> Result<()> {
 fn remapped_name(arguments: &[String]) -> Option<String> {
     arguments
         .iter()
-        .filter_map(|a| a.strip_prefix("__node:=").or_else(|| a.strip_prefix("policy_node:__node:=")))
+        .filter_map(|a| {
+            a.strip_prefix("__node:=")
+                .or_else(|| a.strip_prefix("policy_node:__node:="))
+        })
         .map(str::to_string)
         .next_back()
 }

@@ -23,7 +23,10 @@ pub struct Parameters {
 
 /// A type error that names the parameter, which the library's does not.
 fn named(name: &str, error: DeclarationError) -> anyhow::Error {
-    let kind = PARAMETERS.iter().find(|p| p.name == name).map_or("", |p| p.kind);
+    let kind = PARAMETERS
+        .iter()
+        .find(|p| p.name == name)
+        .map_or("", |p| p.kind);
     anyhow::anyhow!("parameter {name} ({kind}): {error}")
 }
 
@@ -34,7 +37,9 @@ impl Parameters {
     /// An override has the wrong type or is out of range; the message names the parameter.
     pub fn declare(node: &Node) -> Result<Parameters> {
         let string = |name: &'static str| {
-            node.declare_parameter::<Arc<str>>(name).default(Arc::from("")).description(meaning(name))
+            node.declare_parameter::<Arc<str>>(name)
+                .default(Arc::from(""))
+                .description(meaning(name))
         };
         let autostart = node
             .declare_parameter("autostart")
@@ -46,16 +51,28 @@ impl Parameters {
             .declare_parameter("clock_jump_ms")
             .default(100.0)
             .description(meaning("clock_jump_ms"))
-            .validate(|ms: &f64| if *ms > 0.0 { Ok(()) } else { Err(format!("must be > 0, is {ms}")) })
+            .validate(|ms: &f64| {
+                if *ms > 0.0 {
+                    Ok(())
+                } else {
+                    Err(format!("must be > 0, is {ms}"))
+                }
+            })
             .read_only()
             .map_err(|e| named("clock_jump_ms", e))?;
         Ok(Parameters {
-            config: string("config").mandatory().map_err(|e| named("config", e))?,
-            prompt: string("prompt").mandatory().map_err(|e| named("prompt", e))?,
+            config: string("config")
+                .mandatory()
+                .map_err(|e| named("config", e))?,
+            prompt: string("prompt")
+                .mandatory()
+                .map_err(|e| named("prompt", e))?,
             tick_mode: string("tick_mode")
                 .validate(|mode: &Arc<str>| match &**mode {
                     "" | "chunk" | "rate" | "trigger" => Ok(()),
-                    other => Err(format!("tick_mode must be chunk, rate or trigger, or empty; is '{other}'")),
+                    other => Err(format!(
+                        "tick_mode must be chunk, rate or trigger, or empty; is '{other}'"
+                    )),
                 })
                 .mandatory()
                 .map_err(|e| named("tick_mode", e))?,

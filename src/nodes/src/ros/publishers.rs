@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::Result;
 use flashrt_session::{ChunkRef, CommandRef, Event, Outcome, Sink, TickRecord};
-use rclrs::{log_error, log_info, log_warn, IntoPrimitiveOptions, Node, Publisher, RclrsError, ToLogParams};
+use rclrs::{
+    log_error, log_info, log_warn, IntoPrimitiveOptions, Node, Publisher, RclrsError, ToLogParams,
+};
 use ros_env::flashrt_ros::msg::rmw as flashrt_msg;
 use ros_env::lifecycle_msgs::msg::rmw as lifecycle_msg;
 use ros_env::sensor_msgs::msg::rmw as sensor_msg;
@@ -22,8 +24,14 @@ struct Output<M: rosidl_runtime_rs::RmwMessage> {
 }
 
 impl<M: rosidl_runtime_rs::RmwMessage> Output<M> {
-    fn new<'a>(node: &Node, options: impl Into<rclrs::PublisherOptions<'a>>) -> Result<Output<M>, RclrsError> {
-        Ok(Output { publisher: node.create_publisher::<M>(options)?, message: Mutex::new(M::default()) })
+    fn new<'a>(
+        node: &Node,
+        options: impl Into<rclrs::PublisherOptions<'a>>,
+    ) -> Result<Output<M>, RclrsError> {
+        Ok(Output {
+            publisher: node.create_publisher::<M>(options)?,
+            message: Mutex::new(M::default()),
+        })
     }
 
     fn publish(&self, node: &Node, fill: impl FnOnce(&mut M)) {
@@ -31,7 +39,10 @@ impl<M: rosidl_runtime_rs::RmwMessage> Output<M> {
         fill(&mut message);
         if let Err(error) = self.publisher.publish(&*message) {
             let topic = self.publisher.topic_name();
-            log_error!(node.error().throttle(std::time::Duration::from_secs(1)), "cannot publish on {topic}: {error}");
+            log_error!(
+                node.error().throttle(std::time::Duration::from_secs(1)),
+                "cannot publish on {topic}: {error}"
+            );
         }
     }
 }
@@ -63,7 +74,9 @@ pub struct Publishers {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while filling a message leaves a message that is filled again before its next use.
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Publishers {
@@ -75,7 +88,10 @@ impl Publishers {
         Ok(Publishers {
             chunk: Output::new(node, "~/action_chunk".qos(qos::actions()))?,
             tick_log: Output::new(node, "~/tick_log".qos(qos::tick_log()))?,
-            transition_event: Output::new(node, "~/transition_event".qos(qos::transition_events()))?,
+            transition_event: Output::new(
+                node,
+                "~/transition_event".qos(qos::transition_events()),
+            )?,
             command: Mutex::new(None),
             is_tick_log_on: false.into(),
             listener: Mutex::new(None),
@@ -92,15 +108,25 @@ impl Publishers {
     ///
     /// # Errors
     /// The topic name is not valid, or the client library cannot make the publisher.
-    pub fn open(&self, topic: &str, kind: CommandType, is_tick_log_on: bool) -> Result<(), RclrsError> {
+    pub fn open(
+        &self,
+        topic: &str,
+        kind: CommandType,
+        is_tick_log_on: bool,
+    ) -> Result<(), RclrsError> {
         let options = topic.qos(qos::actions());
         let output = match kind {
-            CommandType::JointTrajectory => CommandOutput::Trajectory(Output::new(&self.node, options)?),
-            CommandType::Float64MultiArray => CommandOutput::Array(Output::new(&self.node, options)?),
+            CommandType::JointTrajectory => {
+                CommandOutput::Trajectory(Output::new(&self.node, options)?)
+            }
+            CommandType::Float64MultiArray => {
+                CommandOutput::Array(Output::new(&self.node, options)?)
+            }
             CommandType::JointState => CommandOutput::JointState(Output::new(&self.node, options)?),
         };
         *lock(&self.command) = Some(output);
-        self.is_tick_log_on.store(is_tick_log_on, std::sync::atomic::Ordering::Relaxed);
+        self.is_tick_log_on
+            .store(is_tick_log_on, std::sync::atomic::Ordering::Relaxed);
         Ok(())
     }
 
@@ -176,7 +202,10 @@ impl Sink for Publishers {
     }
 
     fn tick_log(&self, record: &TickRecord) {
-        if !self.is_tick_log_on.load(std::sync::atomic::Ordering::Relaxed) {
+        if !self
+            .is_tick_log_on
+            .load(std::sync::atomic::Ordering::Relaxed)
+        {
             return;
         }
         self.tick_log.publish(&self.node, |message| {
@@ -222,7 +251,14 @@ impl Sink for Publishers {
 impl Publishers {
     fn operation_done(&self, outcome: &Outcome) {
         if !outcome.code.is_ok() {
-            log_warn!(&*self.node, "{} {}: {}: {}", outcome.kind, outcome.name, outcome.code, outcome.message);
+            log_warn!(
+                &*self.node,
+                "{} {}: {}: {}",
+                outcome.kind,
+                outcome.name,
+                outcome.code,
+                outcome.message
+            );
         }
     }
 }

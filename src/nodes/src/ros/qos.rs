@@ -17,7 +17,10 @@ pub fn newest_input(is_reliable: bool) -> QoSProfile {
 
 /// The prompt: a latched instruction that a late starter still gets. Wants a transient-local publisher.
 pub fn latched_input() -> QoSProfile {
-    QoSProfile::topics_default().keep_last(1).reliable().transient_local()
+    QoSProfile::topics_default()
+        .keep_last(1)
+        .reliable()
+        .transient_local()
 }
 
 /// Chunks and commands: reliable, so that tools which ask for it see them; short, since an old command is of no use.
@@ -32,7 +35,10 @@ pub fn tick_log() -> QoSProfile {
 
 /// Status: latched, so that a tool that starts later sees the state at once.
 pub fn status() -> QoSProfile {
-    QoSProfile::topics_default().keep_last(1).reliable().transient_local()
+    QoSProfile::topics_default()
+        .keep_last(1)
+        .reliable()
+        .transient_local()
 }
 
 /// Diagnostics: what aggregators expect.

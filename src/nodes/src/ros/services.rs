@@ -5,7 +5,10 @@ use std::any::Any;
 use std::future::Future;
 use std::time::Duration;
 
-use flashrt_session::{CapsuleReport, Command, Engine, Operation, Outcome, ResultCode, RollbackTarget, Tier, TickRequest};
+use flashrt_session::{
+    CapsuleReport, Command, Engine, Operation, Outcome, ResultCode, RollbackTarget, TickRequest,
+    Tier,
+};
 use rclrs::{Node, RclrsError};
 use ros_env::flashrt_ros::{msg, srv};
 
@@ -25,7 +28,11 @@ struct Runner {
 
 impl Runner {
     /// Queues the command now (so that arrival order holds) and gives its outcome later.
-    fn run(&self, command: Command, wait_ms: u32) -> impl Future<Output = Outcome> + Send + 'static {
+    fn run(
+        &self,
+        command: Command,
+        wait_ms: u32,
+    ) -> impl Future<Output = Outcome> + Send + 'static {
         let kind = command.kind();
         let submitted = self.engine.submit(command);
         let waiters = self.waiters.clone();
@@ -50,7 +57,8 @@ async fn wait(waiters: tokio::runtime::Handle, operation: Operation, wait_ms: u3
         }
     }
     let (id, kind) = (operation.op_id(), operation.kind());
-    let message = format!("{kind} still runs after {wait_ms} ms: ask ~/operation_status with op_id {id}");
+    let message =
+        format!("{kind} still runs after {wait_ms} ms: ask ~/operation_status with op_id {id}");
     Outcome::new(id, kind, ResultCode::Accepted, message)
 }
 
@@ -69,7 +77,10 @@ fn capsule(report: &CapsuleReport) -> msg::CapsuleInfo {
         fingerprint: report.fingerprint.clone(),
         tick: report.tick,
         epoch: report.epoch,
-        created: ros_env::builtin_interfaces::msg::Time { sec: stamp.sec, nanosec: stamp.nanosec },
+        created: ros_env::builtin_interfaces::msg::Time {
+            sec: stamp.sec,
+            nanosec: stamp.nanosec,
+        },
         age_s: report.age_s,
         is_pinned: report.is_pinned,
         is_partial: report.is_partial,
@@ -91,7 +102,10 @@ fn rollback_target(request: &srv::Rollback_Request) -> Result<RollbackTarget, St
 fn snapshot_command(request: srv::Snapshot_Request) -> Result<Command, String> {
     let tier = match request.tier.as_str() {
         "" => None,
-        name => Some(Tier::from_name(name).ok_or_else(|| format!("tier must be device, host or empty, is '{name}'"))?),
+        name => Some(
+            Tier::from_name(name)
+                .ok_or_else(|| format!("tier must be device, host or empty, is '{name}'"))?,
+        ),
     };
     Ok(Command::Snapshot {
         name: Some(request.name).filter(|name| !name.is_empty()),
@@ -102,8 +116,11 @@ fn snapshot_command(request: srv::Snapshot_Request) -> Result<Command, String> {
 }
 
 fn describe_answer(outcome: Outcome) -> srv::Describe_Response {
-    let mut answer =
-        srv::Describe_Response { code: outcome.code.number(), message: outcome.message, ..Default::default() };
+    let mut answer = srv::Describe_Response {
+        code: outcome.code.number(),
+        message: outcome.message,
+        ..Default::default()
+    };
     if let Some(d) = outcome.description {
         answer.model = d.model.clone();
         answer.backend = d.backend.clone();
@@ -146,7 +163,10 @@ pub fn offer(
     engine: &Engine,
     waiters: &tokio::runtime::Handle,
 ) -> Result<Vec<Box<dyn Any + Send>>, RclrsError> {
-    let runner = Runner { engine: engine.clone(), waiters: waiters.clone() };
+    let runner = Runner {
+        engine: engine.clone(),
+        waiters: waiters.clone(),
+    };
     let mut services: Vec<Box<dyn Any + Send>> = Vec::new();
 
     let run = runner.clone();
@@ -175,7 +195,10 @@ pub fn offer(
     services.push(Box::new(node.create_async_service::<srv::Restore, _>(
         "~/restore",
         move |request: srv::Restore_Request| {
-            let command = Command::Restore { name: request.name, allow_partial: request.allow_partial };
+            let command = Command::Restore {
+                name: request.name,
+                allow_partial: request.allow_partial,
+            };
             let pending = run.run(command, request.wait_ms);
             async move {
                 let outcome = pending.await;
@@ -220,35 +243,50 @@ pub fn offer(
     )?));
 
     let run = runner.clone();
-    services.push(Box::new(node.create_async_service::<srv::Fork, _>("~/fork", move |request: srv::Fork_Request| {
-        let command = Command::Fork { name: request.name, session: request.session, switch_to: request.switch_to };
-        let pending = run.run(command, request.wait_ms);
-        async move {
-            let outcome = pending.await;
-            srv::Fork_Response {
-                code: outcome.code.number(),
-                message: outcome.message,
-                op_id: outcome.op_id,
-                epoch: outcome.epoch,
-                bytes: outcome.bytes,
-                duration_us: outcome.duration_us,
+    services.push(Box::new(node.create_async_service::<srv::Fork, _>(
+        "~/fork",
+        move |request: srv::Fork_Request| {
+            let command = Command::Fork {
+                name: request.name,
+                session: request.session,
+                switch_to: request.switch_to,
+            };
+            let pending = run.run(command, request.wait_ms);
+            async move {
+                let outcome = pending.await;
+                srv::Fork_Response {
+                    code: outcome.code.number(),
+                    message: outcome.message,
+                    op_id: outcome.op_id,
+                    epoch: outcome.epoch,
+                    bytes: outcome.bytes,
+                    duration_us: outcome.duration_us,
+                }
             }
-        }
-    })?));
+        },
+    )?));
 
     let run = runner.clone();
-    services.push(Box::new(node.create_async_service::<srv::Reset, _>("~/reset", move |request: srv::Reset_Request| {
-        let pending = run.run(Command::Reset { keep_prompt: request.keep_prompt }, request.wait_ms);
-        async move {
-            let outcome = pending.await;
-            srv::Reset_Response {
-                code: outcome.code.number(),
-                message: outcome.message,
-                op_id: outcome.op_id,
-                epoch: outcome.epoch,
+    services.push(Box::new(node.create_async_service::<srv::Reset, _>(
+        "~/reset",
+        move |request: srv::Reset_Request| {
+            let pending = run.run(
+                Command::Reset {
+                    keep_prompt: request.keep_prompt,
+                },
+                request.wait_ms,
+            );
+            async move {
+                let outcome = pending.await;
+                srv::Reset_Response {
+                    code: outcome.code.number(),
+                    message: outcome.message,
+                    op_id: outcome.op_id,
+                    epoch: outcome.epoch,
+                }
             }
-        }
-    })?));
+        },
+    )?));
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::DropCapsule, _>(
@@ -268,31 +306,37 @@ pub fn offer(
     )?));
 
     let run = runner.clone();
-    services.push(Box::new(node.create_async_service::<srv::ListCapsules, _>(
-        "~/list_capsules",
-        move |_: srv::ListCapsules_Request| {
-            let pending = run.run(Command::List, PLAIN_WAIT_MS);
-            async move {
-                let outcome = pending.await;
-                srv::ListCapsules_Response {
-                    code: outcome.code.number(),
-                    message: outcome.message,
-                    capsules: outcome.capsules.iter().map(capsule).collect(),
-                    cursor: outcome.cursor,
-                    device_bytes: outcome.device_bytes,
-                    device_budget_bytes: outcome.device_budget_bytes,
-                    host_bytes: outcome.host_bytes,
-                    host_budget_bytes: outcome.host_budget_bytes,
+    services.push(Box::new(
+        node.create_async_service::<srv::ListCapsules, _>(
+            "~/list_capsules",
+            move |_: srv::ListCapsules_Request| {
+                let pending = run.run(Command::List, PLAIN_WAIT_MS);
+                async move {
+                    let outcome = pending.await;
+                    srv::ListCapsules_Response {
+                        code: outcome.code.number(),
+                        message: outcome.message,
+                        capsules: outcome.capsules.iter().map(capsule).collect(),
+                        cursor: outcome.cursor,
+                        device_bytes: outcome.device_bytes,
+                        device_budget_bytes: outcome.device_budget_bytes,
+                        host_bytes: outcome.host_bytes,
+                        host_budget_bytes: outcome.host_budget_bytes,
+                    }
                 }
-            }
-        },
-    )?));
+            },
+        )?,
+    ));
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::Prepare, _>(
         "~/prepare",
         move |request: srv::Prepare_Request| {
-            let command = Command::Prepare { graph: request.graph, key: request.key, evict: request.evict };
+            let command = Command::Prepare {
+                graph: request.graph,
+                key: request.key,
+                evict: request.evict,
+            };
             let pending = run.run(command, request.wait_ms);
             async move {
                 let outcome = pending.await;
@@ -316,27 +360,33 @@ pub fn offer(
     )?));
 
     let run = runner.clone();
-    services.push(Box::new(node.create_async_service::<srv::Tick, _>("~/tick", move |request: srv::Tick_Request| {
-        let command = Command::Tick(TickRequest {
-            stamp_ns: convert::nanoseconds(request.stamp.sec, request.stamp.nanosec),
-            not_before_ns: convert::nanoseconds(request.not_before.sec, request.not_before.nanosec),
-            wait_ms: request.wait_ms,
-            action_only: request.action_only,
-        });
-        let pending = run.run(command, request.wait_ms.saturating_add(TICK_WAIT_MS));
-        async move {
-            let outcome = pending.await;
-            srv::Tick_Response {
-                code: outcome.code.number(),
-                message: outcome.message,
-                op_id: outcome.op_id,
-                epoch: outcome.epoch,
-                tick: outcome.tick,
-                chunk_id: outcome.chunk_id,
-                latency_ms: outcome.latency_ms,
+    services.push(Box::new(node.create_async_service::<srv::Tick, _>(
+        "~/tick",
+        move |request: srv::Tick_Request| {
+            let command = Command::Tick(TickRequest {
+                stamp_ns: convert::nanoseconds(request.stamp.sec, request.stamp.nanosec),
+                not_before_ns: convert::nanoseconds(
+                    request.not_before.sec,
+                    request.not_before.nanosec,
+                ),
+                wait_ms: request.wait_ms,
+                action_only: request.action_only,
+            });
+            let pending = run.run(command, request.wait_ms.saturating_add(TICK_WAIT_MS));
+            async move {
+                let outcome = pending.await;
+                srv::Tick_Response {
+                    code: outcome.code.number(),
+                    message: outcome.message,
+                    op_id: outcome.op_id,
+                    epoch: outcome.epoch,
+                    tick: outcome.tick,
+                    chunk_id: outcome.chunk_id,
+                    latency_ms: outcome.latency_ms,
+                }
             }
-        }
-    })?));
+        },
+    )?));
 
     let run = runner;
     services.push(Box::new(node.create_async_service::<srv::OperationStatus, _>(

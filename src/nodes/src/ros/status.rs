@@ -36,7 +36,11 @@ struct Bell(Arc<(Mutex<Wake>, Condvar)>);
 
 impl Listener for Bell {
     fn changed(&self) {
-        self.0 .0.lock().unwrap_or_else(PoisonError::into_inner).is_changed = true;
+        self.0
+             .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_changed = true;
         self.0 .1.notify_all();
     }
 }
@@ -48,11 +52,21 @@ impl Reporter {
     /// A publisher cannot be made.
     pub fn start(node: &Node, engine: &Engine, clock_jump_ns: i64) -> Result<Reporter, RclrsError> {
         let status = node.create_publisher::<msg::Status>("~/status".qos(qos::status()))?;
-        let diagnostics = node.create_publisher::<DiagnosticArray>("/diagnostics".qos(qos::diagnostics()))?;
+        let diagnostics =
+            node.create_publisher::<DiagnosticArray>("/diagnostics".qos(qos::diagnostics()))?;
         let wake = Arc::new((Mutex::new(Wake::default()), Condvar::new()));
-        let work = Work { node: Arc::clone(node), engine: engine.clone(), status, diagnostics, clock_jump_ns };
+        let work = Work {
+            node: Arc::clone(node),
+            engine: engine.clone(),
+            status,
+            diagnostics,
+            clock_jump_ns,
+        };
         let woken = Arc::clone(&wake);
-        let thread = std::thread::Builder::new().name("status".into()).spawn(move || work.run(&woken)).ok();
+        let thread = std::thread::Builder::new()
+            .name("status".into())
+            .spawn(move || work.run(&woken))
+            .ok();
         Ok(Reporter { wake, thread })
     }
 
@@ -64,7 +78,11 @@ impl Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        self.wake.0.lock().unwrap_or_else(PoisonError::into_inner).is_ending = true;
+        self.wake
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_ending = true;
         self.wake.1.notify_all();
         if let Some(thread) = self.thread.take() {
             // A panic there was printed there.
@@ -89,7 +107,9 @@ impl Work {
         loop {
             let is_changed = {
                 let guard = wake.0.lock().unwrap_or_else(PoisonError::into_inner);
-                let waited = wake.1.wait_timeout_while(guard, STEP, |w| !w.is_changed && !w.is_ending);
+                let waited = wake
+                    .1
+                    .wait_timeout_while(guard, STEP, |w| !w.is_changed && !w.is_ending);
                 let mut guard = waited.unwrap_or_else(PoisonError::into_inner).0;
                 if guard.is_ending {
                     return;
@@ -102,7 +122,10 @@ impl Work {
             }
             last_ros_ns = ros_ns;
             let now = Instant::now();
-            let (is_status, is_diagnostics) = (is_changed || now >= next_status, is_changed || now >= next_diagnostics);
+            let (is_status, is_diagnostics) = (
+                is_changed || now >= next_status,
+                is_changed || now >= next_diagnostics,
+            );
             if !(is_status || is_diagnostics) {
                 continue;
             }
@@ -112,7 +135,10 @@ impl Work {
                 self.sent(self.diagnostics.publish(self.diagnosis(&status, ros_ns)));
             }
             if is_status {
-                let period = self.engine.config().map(|c| Duration::from_secs_f64(1.0 / c.status_rate_hz));
+                let period = self
+                    .engine
+                    .config()
+                    .map(|c| Duration::from_secs_f64(1.0 / c.status_rate_hz));
                 next_status = now + period.unwrap_or(IDLE_STATUS_PERIOD);
                 self.sent(self.status.publish(message(status, ros_ns)));
             }
@@ -121,7 +147,10 @@ impl Work {
 
     fn sent(&self, result: Result<(), RclrsError>) {
         if let Err(error) = result {
-            log_error!(self.node.error().throttle(Duration::from_secs(5)), "cannot publish status: {error}");
+            log_error!(
+                self.node.error().throttle(Duration::from_secs(5)),
+                "cannot publish status: {error}"
+            );
         }
     }
 
@@ -132,13 +161,25 @@ impl Work {
         } else if status.state != State::Active {
             (DiagnosticStatus::OK, status.state.label().to_string())
         } else if status.chunk_state == "starved" {
-            (DiagnosticStatus::ERROR, format!("starved: no commands; last refusal: {}", status.last_refusal))
+            (
+                DiagnosticStatus::ERROR,
+                format!(
+                    "starved: no commands; last refusal: {}",
+                    status.last_refusal
+                ),
+            )
         } else if status.chunk_state == "holding" {
-            (DiagnosticStatus::WARN, "holding the last command".to_string())
+            (
+                DiagnosticStatus::WARN,
+                "holding the last command".to_string(),
+            )
         } else {
             (DiagnosticStatus::OK, "active".to_string())
         };
-        let value = |key: &str, value: String| KeyValue { key: key.into(), value };
+        let value = |key: &str, value: String| KeyValue {
+            key: key.into(),
+            value,
+        };
         let mut entries = vec![DiagnosticStatus {
             level,
             name: name.clone(),
@@ -161,9 +202,18 @@ impl Work {
         }];
         for port in &status.ports {
             let (level, text) = if port.is_stale && status.state == State::Active {
-                (DiagnosticStatus::ERROR, format!("stale: {:.0} ms old, limit {:.0} ms", port.age_ms, port.max_age_ms))
+                (
+                    DiagnosticStatus::ERROR,
+                    format!(
+                        "stale: {:.0} ms old, limit {:.0} ms",
+                        port.age_ms, port.max_age_ms
+                    ),
+                )
             } else if port.is_unstamped {
-                (DiagnosticStatus::WARN, "unstamped: receive time is used".to_string())
+                (
+                    DiagnosticStatus::WARN,
+                    "unstamped: receive time is used".to_string(),
+                )
             } else {
                 (DiagnosticStatus::OK, String::new())
             };
@@ -182,14 +232,20 @@ impl Work {
                 ],
             });
         }
-        DiagnosticArray { header: header(ros_ns), status: entries }
+        DiagnosticArray {
+            header: header(ros_ns),
+            status: entries,
+        }
     }
 }
 
 fn header(ros_ns: i64) -> ros_env::std_msgs::msg::Header {
     let stamp = convert::time(ros_ns);
     ros_env::std_msgs::msg::Header {
-        stamp: ros_env::builtin_interfaces::msg::Time { sec: stamp.sec, nanosec: stamp.nanosec },
+        stamp: ros_env::builtin_interfaces::msg::Time {
+            sec: stamp.sec,
+            nanosec: stamp.nanosec,
+        },
         frame_id: String::new(),
     }
 }

@@ -82,6 +82,9 @@ impl Stop {
 
     /// True after the first signal.
     pub fn is_asked(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_asked
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_asked
     }
 }
