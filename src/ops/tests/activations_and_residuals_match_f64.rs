@@ -76,7 +76,8 @@ fn products_and_sums_of_two_operands() {
         &mut flashrt_exec::Recorder<'_>,
         [&flashrt_ops::Tensor; 4],
     ) -> Result<(), flashrt_ops::Error>;
-    let cases: [(Op, Box<dyn Fn(usize) -> f64>); 4] = [
+    type Want<'a> = Box<dyn Fn(usize) -> f64 + 'a>;
+    let cases: [(Op, Want<'_>); 4] = [
         (
             |r, [x, y, _, out]| geglu(r, x, y, out),
             Box::new(|i| gelu(f(x[i])) * f(y[i])),
