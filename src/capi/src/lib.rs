@@ -1,2 +1,45 @@
-//! C ABI of exec, runtime and capsule.
+//! C ABI of exec, runtime and capsule, as a shared and a static library.
+//!
+//! There is one function so far, [`frt_runtime_fingerprint`], and the numbers of the interface; a symbol appears here when it
+//! does what its contract says. The C side is in `include/flashrt/`.
+//!
+//! Rules of this crate: no panic crosses the boundary, every pointer is checked for null, every `unsafe` block says why it is
+//! sound.
 #![warn(missing_docs)]
+
+use std::ffi::c_void;
+
+pub use flashrt_runtime::{MODEL_RUNTIME_ABI_VERSION, RUNTIME_ABI_VERSION};
+
+/// Success.
+pub const FRT_OK: i32 = 0;
+/// A null handle or argument, a bad stream id, or a range error.
+pub const FRT_ERR_INVALID: i32 = -1;
+/// The graph has no variant for the key.
+pub const FRT_ERR_NO_VARIANT: i32 = -2;
+/// A port is not bound.
+pub const FRT_ERR_UNBOUND: i32 = -3;
+/// A capture failed.
+pub const FRT_ERR_CAPTURE: i32 = -4;
+/// A stream, event, copy or launch call failed.
+pub const FRT_ERR_BACKEND: i32 = -5;
+/// An allocation failed.
+pub const FRT_ERR_OOM: i32 = -6;
+/// Shape key of a plan node that takes the key of the call.
+pub const FRT_KEY_INHERIT: u64 = flashrt_runtime::KEY_INHERIT;
+
+/// 64-bit FNV-1a of `len` bytes at `data`. A null pointer counts as no bytes. Any thread.
+///
+/// # Safety
+/// `data` is null, or points to `len` bytes that are readable and not written during the call.
+#[no_mangle]
+pub unsafe extern "C" fn frt_runtime_fingerprint(data: *const c_void, len: u64) -> u64 {
+    // Longer than any object in memory: nothing that the caller's promise could cover.
+    let is_possible = len <= isize::MAX as u64;
+    if data.is_null() || !is_possible {
+        return flashrt_runtime::fnv1a64(&[]);
+    }
+    // SAFETY: not null, and the caller promises `len` readable bytes without writers; `len` fits an isize.
+    let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len as usize) };
+    flashrt_runtime::fnv1a64(bytes)
+}

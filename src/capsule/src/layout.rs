@@ -41,6 +41,9 @@ pub(crate) struct Packing {
 /// Identity and region table that a capsule is bound to.
 #[derive(Debug)]
 pub(crate) struct Layout {
+    /// Id of the host state buffer of the set that it was read from: unique, never reused. A set does not change its
+    /// declaration, so this set needs no second comparison.
+    origin: u64,
     pub(crate) identity: Vec<u8>,
     pub(crate) fingerprint: u64,
     pub(crate) regions: Vec<RegionEntry>,
@@ -74,6 +77,7 @@ impl Layout {
         let device_tier = pack(&regions, |i| spaces[i]);
         let host_tier = pack(&regions, |_| Space::Host);
         Layout {
+            origin: live.host_state().buffer().id(),
             identity: live.identity().to_vec(),
             fingerprint,
             regions,
@@ -93,7 +97,9 @@ impl Layout {
 
     /// True when it is the layout of `live`. Allocates nothing.
     pub(crate) fn fits(&self, live: &LiveSet, fingerprint: u64) -> bool {
-        self.fingerprint == fingerprint && self.identity == live.identity() && self.same_table(live)
+        self.fingerprint == fingerprint
+            && (self.origin == live.host_state().buffer().id()
+                || (self.identity == live.identity() && self.same_table(live)))
     }
 
     fn same_table(&self, live: &LiveSet) -> bool {
