@@ -121,7 +121,7 @@ pub enum Error {
         shape: Vec<usize>,
     },
     /// The instruction has a word that the tokenizer does not know.
-    #[error("unknown word `{word}` at position {position} of the instruction (0 is the first)")]
+    #[error("unknown word `{}` at position {position} of the instruction (0 is the first)", word.escape_debug())]
     UnknownWord {
         /// The word.
         word: String,
