@@ -540,3 +540,50 @@ fn a_snapshot_that_fails_midway_leaves_the_store_as_it_was() {
     s.restore("home", &mut m.sets[0], false).unwrap();
     assert_eq!(run(&mut m.sets[0], 0..2), expected);
 }
+
+#[test]
+fn a_snapshot_waits_for_what_is_in_flight_on_every_stream() {
+    use flashrt_exec::{CpuOptions, StreamOrder};
+    use flashrt_runtime::testing::ToyProducer;
+    use flashrt_runtime::{Context, Producer};
+
+    let saved = |order| {
+        let ctx = Context::cpu(CpuOptions { threads: 1, order }).unwrap();
+        let mut live = ToyProducer::new(&ctx, ToyOptions::default())
+            .build("main")
+            .unwrap();
+        let plan = live.plan("context_action").unwrap();
+        let mut s = store();
+        for _ in 0..3 {
+            live.run(plan, 10).unwrap();
+        }
+        s.snapshot(&live, &named("now")).unwrap();
+        live.run(plan, 5).unwrap();
+        s.restore("now", &mut live, false).unwrap();
+        assert!(!live.is_in_flight());
+        s.snapshot(&live, &named("after")).unwrap();
+        let (a, b) = (
+            s.export("now", &live).unwrap(),
+            s.export("after", &live).unwrap(),
+        );
+        assert_eq!(a, b);
+        a
+    };
+    let expected = saved(StreamOrder::Submission);
+    for seed in 0..30 {
+        assert_eq!(
+            saved(StreamOrder::Adversarial { seed }),
+            expected,
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn stores_and_live_sets_move_to_the_device_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Store>();
+    is_send::<LiveSet>();
+    is_send::<flashrt_runtime::Model>();
+    is_send::<flashrt_capsule::Capsule>();
+}

@@ -425,7 +425,10 @@ impl LiveSet {
         result
     }
 
-    /// Waits until nothing of the set is in flight.
+    /// Waits until nothing of the set is in flight. Allocates nothing.
+    ///
+    /// After an error (a kernel failed) the state is that of a run broken off midway: restore a whole capsule before the
+    /// next tick, or [`LiveSet::poison`] the set.
     pub fn sync(&self) -> Result<(), Error> {
         for (stream, _) in &self.tails {
             self.ctx
