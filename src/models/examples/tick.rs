@@ -68,7 +68,7 @@ fn main() -> Result<(), Failure> {
     );
     set.set_input(prompt, InputData::Text("put the cube on the red pad"))?;
 
-    let mut feed = |set: &mut LiveSet| -> Result<(), Failure> {
+    let feed = |set: &mut LiveSet| -> Result<(), Failure> {
         set.set_input(images, InputData::Images(&frames))?;
         Ok(set.set_input(joints, InputData::F32(&state))?)
     };
