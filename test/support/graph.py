@@ -86,19 +86,19 @@ class Graph:
         self.node.create_subscription(kind, topic, collector, qos)
         return collector
 
-    def call(self, kind, name, timeout_s=PATIENCE_S, **fields):
+    def call(self, kind, service, /, **fields):
         """Calls a service; fails when it does not answer."""
-        return self.call_later(kind, name, **fields)(timeout_s)
+        return self.call_later(kind, service, **fields)()
 
-    def call_later(self, kind, name, **fields):
+    def call_later(self, kind, service, /, **fields):
         """Sends a request now; what is returned waits for the answer."""
-        client = self._clients.get(name)
+        client = self._clients.get(service)
         if client is None:
-            client = self._clients[name] = self.node.create_client(kind, name)
-        assert client.wait_for_service(timeout_sec=PATIENCE_S), f'no service {name}'
+            client = self._clients[service] = self.node.create_client(kind, service)
+        assert client.wait_for_service(timeout_sec=PATIENCE_S), f'no service {service}'
         future = client.call_async(kind.Request(**fields))
 
         def answer(timeout_s=PATIENCE_S):
-            return wait_until(lambda: future.done() and future.result(), f'answer of {name}', timeout_s)
+            return wait_until(lambda: future.done() and future.result(), f'answer of {service}', timeout_s)
 
         return answer

@@ -81,24 +81,24 @@ class Policy(Process):
     def collect_ticks(self):
         return self.graph.collect(TickLog, f'{self.name}/tick_log')
 
-    def call(self, service, **fields):
+    def call(self, service, /, **fields):
         """Calls one of our services."""
         return self.call_later(service, **fields)()
 
-    def call_later(self, service, **fields):
+    def call_later(self, service, /, **fields):
         kind = SERVICES[service]
         if 'wait_ms' in kind.Request.get_fields_and_field_types():
             fields.setdefault('wait_ms', 20000)
         return self.graph.call_later(kind, f'{self.name}/{service}', **fields)
 
-    def code(self, service, **fields):
+    def code(self, service, /, **fields):
         """The name of the result code that a service answers with; the answer must have a text unless it is OK."""
         answer = self.call(service, **fields)
         name = CODE_NAMES[answer.code]
         assert name == 'OK' or answer.message, f'{service}: {name} without a message'
         return name
 
-    def must(self, service, **fields):
+    def must(self, service, /, **fields):
         """Calls a service that has to succeed."""
         answer = self.call(service, **fields)
         assert answer.code == ResultCode.OK, f'{service}: {CODE_NAMES[answer.code]}: {answer.message}\n{self.log()[-2000:]}'

@@ -10,12 +10,13 @@ use anyhow::{anyhow, bail, Context as _, Result};
 use flashrt_session::config::TickMode;
 use flashrt_session::lifecycle::{self as machine, id, State, Transition};
 use flashrt_session::{Config, Engine};
-use rclrs::{log_error, log_info, log_warn, Node, RclrsError};
+use rclrs::{log_error, log_info, log_warn, IntoPrimitiveOptions, Node, RclrsError};
 use ros_env::lifecycle_msgs::{msg, srv};
 
 use super::inputs::Inputs;
 use super::params::Parameters;
 use super::publishers::Publishers;
+use super::qos;
 
 /// Carries out transitions, one at a time.
 pub struct Lifecycle {
@@ -258,20 +259,21 @@ pub fn offer(
     lifecycle: &Arc<Lifecycle>,
 ) -> Result<Vec<Box<dyn std::any::Any + Send>>, RclrsError> {
     let engine = lifecycle.engine.clone();
-    let get_state = node.create_service::<srv::GetState, _>("~/get_state", {
-        let engine = engine.clone();
-        move |_: srv::GetState_Request| srv::GetState_Response {
-            current_state: state_message(engine.state()),
-        }
-    })?;
+    let get_state =
+        node.create_service::<srv::GetState, _>("~/get_state".qos(qos::services()), {
+            let engine = engine.clone();
+            move |_: srv::GetState_Request| srv::GetState_Response {
+                current_state: state_message(engine.state()),
+            }
+        })?;
     let get_states = node.create_service::<srv::GetAvailableStates, _>(
-        "~/get_available_states",
+        "~/get_available_states".qos(qos::services()),
         |_: srv::GetAvailableStates_Request| srv::GetAvailableStates_Response {
             available_states: State::ALL.iter().map(|s| state_message(*s)).collect(),
         },
     )?;
     let get_transitions = node.create_service::<srv::GetAvailableTransitions, _>(
-        "~/get_available_transitions",
+        "~/get_available_transitions".qos(qos::services()),
         move |_: srv::GetAvailableTransitions_Request| srv::GetAvailableTransitions_Response {
             available_transitions: machine::available(engine.state())
                 .map(description)
@@ -279,15 +281,18 @@ pub fn offer(
         },
     )?;
     let get_graph = node.create_service::<srv::GetAvailableTransitions, _>(
-        "~/get_transition_graph",
+        "~/get_transition_graph".qos(qos::services()),
         |_: srv::GetAvailableTransitions_Request| srv::GetAvailableTransitions_Response {
             available_transitions: machine::TRANSITIONS.iter().map(description).collect(),
         },
     )?;
-    let change_state = node.create_async_service::<srv::ChangeState, _>("~/change_state", {
-        let lifecycle = Arc::clone(lifecycle);
-        move |request: srv::ChangeState_Request| change_off_thread(&lifecycle, request.transition)
-    })?;
+    let change_state =
+        node.create_async_service::<srv::ChangeState, _>("~/change_state".qos(qos::services()), {
+            let lifecycle = Arc::clone(lifecycle);
+            move |request: srv::ChangeState_Request| {
+                change_off_thread(&lifecycle, request.transition)
+            }
+        })?;
     Ok(vec![
         Box::new(get_state),
         Box::new(get_states),

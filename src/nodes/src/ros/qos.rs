@@ -46,6 +46,11 @@ pub fn diagnostics() -> QoSProfile {
     QoSProfile::topics_default().keep_last(10).reliable()
 }
 
+/// Services: ten requests, the default, are soon lost when several clients call at once.
+pub fn services() -> QoSProfile {
+    QoSProfile::services_default().keep_last(100)
+}
+
 /// Transition events: as rcl_lifecycle publishes them.
 pub fn transition_events() -> QoSProfile {
     QoSProfile::topics_default().keep_last(10).reliable()

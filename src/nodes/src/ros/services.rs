@@ -9,10 +9,10 @@ use flashrt_session::{
     CapsuleReport, Command, Engine, Operation, Outcome, ResultCode, RollbackTarget, TickRequest,
     Tier,
 };
-use rclrs::{Node, RclrsError};
+use rclrs::{IntoPrimitiveOptions, Node, RclrsError};
 use ros_env::flashrt_ros::{msg, srv};
 
-use super::convert;
+use super::{convert, qos};
 
 /// How long an answer may take that has no `wait_ms` of its own (list, describe).
 const PLAIN_WAIT_MS: u32 = 5_000;
@@ -171,7 +171,7 @@ pub fn offer(
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::Snapshot, _>(
-        "~/snapshot",
+        "~/snapshot".qos(qos::services()),
         move |request: srv::Snapshot_Request| {
             let wait_ms = request.wait_ms;
             let outcome = snapshot_command(request).map(|command| run.run(command, wait_ms));
@@ -193,7 +193,7 @@ pub fn offer(
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::Restore, _>(
-        "~/restore",
+        "~/restore".qos(qos::services()),
         move |request: srv::Restore_Request| {
             let command = Command::Restore {
                 name: request.name,
@@ -219,7 +219,7 @@ pub fn offer(
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::Rollback, _>(
-        "~/rollback",
+        "~/rollback".qos(qos::services()),
         move |request: srv::Rollback_Request| {
             let target = rollback_target(&request);
             let pending = target.map(|target| run.run(Command::Rollback(target), request.wait_ms));
@@ -244,7 +244,7 @@ pub fn offer(
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::Fork, _>(
-        "~/fork",
+        "~/fork".qos(qos::services()),
         move |request: srv::Fork_Request| {
             let command = Command::Fork {
                 name: request.name,
@@ -268,7 +268,7 @@ pub fn offer(
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::Reset, _>(
-        "~/reset",
+        "~/reset".qos(qos::services()),
         move |request: srv::Reset_Request| {
             let pending = run.run(
                 Command::Reset {
@@ -290,7 +290,7 @@ pub fn offer(
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::DropCapsule, _>(
-        "~/drop_capsule",
+        "~/drop_capsule".qos(qos::services()),
         move |request: srv::DropCapsule_Request| {
             let pending = run.run(Command::Drop { name: request.name }, request.wait_ms);
             async move {
@@ -308,7 +308,7 @@ pub fn offer(
     let run = runner.clone();
     services.push(Box::new(
         node.create_async_service::<srv::ListCapsules, _>(
-            "~/list_capsules",
+            "~/list_capsules".qos(qos::services()),
             move |_: srv::ListCapsules_Request| {
                 let pending = run.run(Command::List, PLAIN_WAIT_MS);
                 async move {
@@ -330,7 +330,7 @@ pub fn offer(
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::Prepare, _>(
-        "~/prepare",
+        "~/prepare".qos(qos::services()),
         move |request: srv::Prepare_Request| {
             let command = Command::Prepare {
                 graph: request.graph,
@@ -352,7 +352,7 @@ pub fn offer(
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::Describe, _>(
-        "~/describe",
+        "~/describe".qos(qos::services()),
         move |_: srv::Describe_Request| {
             let pending = run.run(Command::Describe, PLAIN_WAIT_MS);
             async move { describe_answer(pending.await) }
@@ -361,7 +361,7 @@ pub fn offer(
 
     let run = runner.clone();
     services.push(Box::new(node.create_async_service::<srv::Tick, _>(
-        "~/tick",
+        "~/tick".qos(qos::services()),
         move |request: srv::Tick_Request| {
             let command = Command::Tick(TickRequest {
                 stamp_ns: convert::nanoseconds(request.stamp.sec, request.stamp.nanosec),
@@ -390,7 +390,7 @@ pub fn offer(
 
     let run = runner;
     services.push(Box::new(node.create_async_service::<srv::OperationStatus, _>(
-        "~/operation_status",
+        "~/operation_status".qos(qos::services()),
         move |request: srv::OperationStatus_Request| {
             let found = run.engine.operation_status(request.op_id);
             let waiters = run.waiters.clone();
