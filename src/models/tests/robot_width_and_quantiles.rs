@@ -58,8 +58,7 @@ fn case_50_the_padded_tail_of_an_action_is_ignored() {
 #[test]
 fn quantile_statistics_clip_the_raw_action() {
     let ctx = drive::context(1);
-    let mut c = Pi05Config::read(&common::golden_dir().join("config.json")).unwrap();
-    c.max_prompt_tokens = 18;
+    let c = common::golden_config();
     let weights = open_weights(&c, &common::golden_dir().join("model.safetensors")).unwrap();
     let json = r#"{"state_q01":[-1,-1,-1,-1,-1,-1],"state_q99":[1,1,1,1,1,1],
                    "action_q01":[0,-1,-2,-3,-4,5],"action_q99":[1,2,3,4,5,6]}"#;
@@ -95,7 +94,7 @@ fn quantile_statistics_clip_the_raw_action() {
 #[test]
 fn parts_that_do_not_fit_each_other_are_refused() {
     let ctx = drive::context(1);
-    let c = Pi05Config::read(&common::golden_dir().join("config.json")).unwrap();
+    let c = common::golden_config();
     let weights = open_weights(&c, &common::golden_dir().join("model.safetensors")).unwrap();
     let tokenizer = flashrt_models::WordList::new(&common::demo_words(), 64, 18).unwrap();
     let options = Pi05Options {

@@ -7,7 +7,7 @@ use flashrt_models::pi05::{names, open_weights, Pi05Config};
 use flashrt_models::Error;
 
 fn config() -> Pi05Config {
-    Pi05Config::read(&common::golden_dir().join("config.json")).unwrap()
+    common::golden_config()
 }
 
 /// Opens the golden weights after `change`.
@@ -227,7 +227,7 @@ fn broken_files_are_refused() {
 #[test]
 fn a_bad_configuration_names_the_key() {
     let dir = common::temp_dir("config");
-    let good = std::fs::read_to_string(common::golden_dir().join("config.json")).unwrap();
+    let good = common::golden_config_text();
     let read = |text: &str| {
         let path = dir.join("config.json");
         std::fs::write(&path, text).unwrap();
@@ -235,11 +235,14 @@ fn a_bad_configuration_names_the_key() {
     };
     assert!(read(&good.replace("\"depth\"", "\"depht\"")).contains("unknown field `depht`"));
     assert!(read(&good.replace("\"depth\": 2, ", "")).contains("missing field `depth`"));
+    assert!(read(&good.replace("\"anchor_dims\": 0, ", "")).contains("missing field `anchor_dims`"));
     assert!(read(&good.replace("\"depth\": 2", "\"depth\": 0")).contains("depth = 0"));
     assert!(read(&good.replace("\"kv\": 1", "\"kv\": 3"))
         .contains("kv = 3: expected a divisor of heads = 8"));
     assert!(read(&good.replace("\"patch\": 8", "\"patch\": 7")).contains("patch = 7"));
     assert!(read(&good.replace("\"depth\": 2", "\"depth\": -2")).contains("config.json"));
-    assert!(read(&good.replace("}", ", \"anchor_dims\": 7}"))
-        .contains("anchor_dims = 7: expected at most 6"));
+    assert!(
+        read(&good.replace("\"anchor_dims\": 0", "\"anchor_dims\": 7"))
+            .contains("anchor_dims = 7: expected at most 6")
+    );
 }

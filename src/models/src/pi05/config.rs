@@ -58,8 +58,8 @@ pub struct Pi05Config {
     /// Columns of the robot's state and actions, the first of the model's; default `adim`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub robot_dim: Option<usize>,
-    /// The first `anchor_dims` columns of an action are offsets from the state that the context saw.
-    #[serde(default)]
+    /// The first `anchor_dims` columns of an action are offsets from the state that the context saw. Without a
+    /// default: a wrong guess would send the arm somewhere else.
     pub anchor_dims: usize,
     /// The tokenizer's word list; absent when the policy has another tokenizer.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,8 +32,7 @@ pub fn golden_with(
     config: impl FnOnce(&mut Pi05Config),
     stats: impl FnOnce(&mut Stats),
 ) -> Pi05 {
-    let mut c = Pi05Config::read(&super::golden_dir().join("config.json")).unwrap();
-    c.max_prompt_tokens = 18;
+    let mut c = super::golden_config();
     config(&mut c);
     let mut s = Stats::identity(c.robot_dim(), c.robot_dim());
     stats(&mut s);

@@ -30,6 +30,16 @@ pub fn golden_dir() -> PathBuf {
     repository().join("test/data/golden_pi05")
 }
 
+/// The golden network's `config.json` with what LeRobot keeps elsewhere.
+pub fn golden_config_text() -> String {
+    let text = std::fs::read_to_string(golden_dir().join("config.json")).unwrap();
+    text.replace('}', ", \"anchor_dims\": 0, \"max_prompt_tokens\": 18}")
+}
+
+pub fn golden_config() -> flashrt_models::pi05::Pi05Config {
+    serde_json::from_str(&golden_config_text()).unwrap()
+}
+
 pub fn demo_dir() -> PathBuf {
     repository().join("config/so101_policy")
 }
