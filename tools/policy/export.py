@@ -13,6 +13,8 @@ from so101.tokens import MAX_TOKENS, WORDS
 from vla import Config, Vla, flops
 
 NUM_VIEWS = 2
+# The first columns of an action are offsets from the state that the policy saw; the gripper is absolute.
+ARM_JOINTS = 5
 STATISTICS = ("am", "asd", "slo", "shi")
 
 _VLM = "paligemma_with_expert.paligemma.model."
@@ -65,6 +67,7 @@ def export(folder: Path, weights: dict, config: Config, statistics: dict, execut
     described = config.to_dict() | {
         "num_views": NUM_VIEWS,
         "max_prompt_tokens": MAX_TOKENS,
+        "anchor_dims": ARM_JOINTS,
         "words": WORDS,
         "execute_rows": execute_rows,
     }

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from export import STATISTICS, load_weights
+from export import ARM_JOINTS, STATISTICS, load_weights
 from so101.task import Observation
 from so101.tokens import tokenize
 from vla import Config, Vla
-
-ARM_JOINTS = 5
 
 
 def normalize_state(state: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
