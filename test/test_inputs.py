@@ -239,6 +239,14 @@ def test_a_new_prompt_is_used_and_a_bad_one_leaves_the_old(policy, status, robot
     assert ticked(policy, robot, ticks, 1).prompt == 'put the cube on the green pad'
 
 
+def test_a_prompt_latched_before_configure_is_used(start, robot, graph):
+    policy = start(TRIGGER)
+    robot.say('put the cube on the green pad')
+    status = policy.collect_status()
+    policy.bring_up()
+    status.wait_for(lambda s: s.prompt == 'put the cube on the green pad', 'the latched prompt')
+
+
 def test_the_prompt_parameter_is_used_at_start_and_while_running(start, robot):
     policy = start(TRIGGER, parameters={'prompt': "'put the cube on the blue pad'"}).bring_up()
     status = policy.collect_status()

@@ -61,9 +61,9 @@ enum Command {
         /// Bag to write.
         #[arg(long)]
         out: PathBuf,
-        /// Name of the node in the bag.
-        #[arg(long, default_value = "/policy_node")]
-        node: String,
+        /// Name of the node, when the bag has tick logs of several.
+        #[arg(long)]
+        node: Option<String>,
     },
     /// Measures; every number names machine, counts and what is timed.
     Bench {
@@ -115,7 +115,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             bag,
             out,
             node,
-        } => return replay::run(&config, &bag, &out, &node),
+        } => return replay::run(&config, &bag, &out, node.as_deref()),
         Command::Bench {
             what,
             config,

@@ -5,11 +5,11 @@
 //! they are kept and used again by the next configure.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use flashrt_session::config::{ImageConfig, PromptConfig, Reliability, StateConfig};
-use flashrt_session::{Config, Engine, ImageRef, JointsRef, PushOutcome};
+use flashrt_session::{Config, Engine, ImageRef, JointsRef, PushOutcome, ResultCode};
 use rclrs::{log_warn, IntoPrimitiveOptions, Node, RclrsError, ToLogParams, Worker};
 use ros_env::sensor_msgs::msg::rmw::{Image, JointState};
 use ros_env::std_msgs::msg::rmw::String as StringMessage;
@@ -26,6 +26,8 @@ pub struct Inputs {
     workers: Vec<Worker<()>>,
     /// Subscriptions of the present deployment.
     subscriptions: Vec<Arc<dyn Any + Send + Sync>>,
+    /// A latched prompt that came while the engine was not configured yet.
+    early_prompt: Arc<Mutex<Option<String>>>,
 }
 
 fn note_refusal(node: &Node, topic: &str, outcome: PushOutcome) {
@@ -45,6 +47,7 @@ impl Inputs {
             engine: engine.clone(),
             workers: Vec::new(),
             subscriptions: Vec::new(),
+            early_prompt: Arc::default(),
         }
     }
 
@@ -137,23 +140,48 @@ impl Inputs {
             Arc::clone(&self.node),
             prompt.topic.clone(),
         );
+        let early = Arc::clone(&self.early_prompt);
         let subscription = self.next_worker().create_subscription(
             prompt.topic.as_str().qos(qos::latched_input()),
-            move |message: Box<StringMessage>| match convert::text(&message.data) {
-                Some(text) => {
-                    if let Err(error) = engine.push_prompt(text) {
-                        log_warn!(&*node, "{topic}: refused, {error}");
+            move |message: Box<StringMessage>| {
+                let Some(text) = convert::text(&message.data) else {
+                    log_warn!(&*node, "{topic}: refused, the prompt is not UTF-8");
+                    return;
+                };
+                // Held while pushing, so that `configured` cannot look between the refusal and the note of it.
+                let mut early = early.lock().unwrap_or_else(PoisonError::into_inner);
+                match engine.push_prompt(text) {
+                    Ok(_) => {}
+                    Err(error) if error.code == ResultCode::NotConfigured => {
+                        *early = Some(text.into())
                     }
+                    Err(error) => log_warn!(&*node, "{topic}: refused, {error}"),
                 }
-                None => log_warn!(&*node, "{topic}: refused, the prompt is not UTF-8"),
             },
         )?;
         self.subscriptions.push(subscription);
         Ok(())
     }
 
+    /// The engine is configured now: a prompt that came too early is given to it.
+    pub fn configured(&self) {
+        let mut early = self
+            .early_prompt
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = early.take() {
+            if let Err(error) = self.engine.push_prompt(&text) {
+                log_warn!(&*self.node, "prompt: refused, {error}");
+            }
+        }
+    }
+
     /// Ends every subscription.
     pub fn close(&mut self) {
         self.subscriptions.clear();
+        *self
+            .early_prompt
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

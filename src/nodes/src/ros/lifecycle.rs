@@ -153,6 +153,7 @@ impl Lifecycle {
         };
         match configured {
             Ok(report) => {
+                inputs.configured();
                 for warning in &report.warnings {
                     log_warn!(&*self.node, "{warning}");
                 }
