@@ -53,7 +53,7 @@ ros_checks() {
   check "layers" in_ros python3 tools/layers.py
   check "colcon build" in_ros tools/ros/build.sh
   if [ "${results[-1]}" != ok ]; then return; fi
-  check "clippy of the node" in_ros tools/ros/cargo.sh clippy --locked -p flashrt-nodes --features ros --bins --lib -- -D warnings
+  check "clippy of the node" in_ros tools/ros/cargo.sh clippy --locked --release -p flashrt-nodes --features ros --bins --lib -- -D warnings
   check "interfaces from C++" in_ros ctest --test-dir build/flashrt_ros --tests-regex interfaces_cpp --output-on-failure
   check "ROS tests" in_ros python3 -m pytest test
 }

@@ -8,22 +8,17 @@ pub fn folder() -> Option<PathBuf> {
     let program = std::env::current_exe()
         .ok()
         .and_then(|p| p.canonicalize().ok());
-    let above: Vec<PathBuf> = program
-        .iter()
-        .flat_map(|p| p.ancestors().skip(1))
-        .map(Path::to_path_buf)
-        .collect();
+    let above: Vec<&Path> = program.iter().flat_map(|p| p.ancestors().skip(1)).collect();
     let prefixes = std::env::var_os("AMENT_PREFIX_PATH").unwrap_or_default();
     let installed = above
         .iter()
-        .cloned()
-        .chain(std::env::split_paths(&prefixes))
-        .map(|p| p.join("share/flashrt_ros"));
+        .map(|p| p.to_path_buf())
+        .chain(std::env::split_paths(&prefixes));
     let checkout = above
         .iter()
-        .cloned()
         .filter(|p| p.join("msg/ResultCode.msg").is_file());
     installed
-        .chain(checkout)
+        .map(|p| p.join("share/flashrt_ros"))
+        .chain(checkout.map(|p| p.to_path_buf()))
         .find(|p| p.join("package.xml").is_file())
 }

@@ -207,13 +207,9 @@ impl Lifecycle {
             let edge = machine::TRANSITIONS
                 .iter()
                 .find(|t| t.start == state && t.goal == State::ShuttingDown);
-            match edge {
-                Some(edge) if !self.is_busy.load(Ordering::Acquire) => {
-                    if self.change(edge) {
-                        return;
-                    }
-                }
-                _ => {}
+            let is_free = !self.is_busy.load(Ordering::Acquire);
+            if is_free && edge.is_some_and(|edge| self.change(edge)) {
+                return;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
