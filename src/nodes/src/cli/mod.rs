@@ -24,9 +24,13 @@ use flashrt_session::ResultCode;
 /// A finished command whose answer is no.
 pub const EXIT_NO: u8 = 3;
 
+const EXIT_CODES: &str =
+    "Exit codes: 0 done; 1 failed, with the reason on stderr; 2 the command line is not valid; \
+    3 done, but the answer is no (verify: not closed; replay: not exact)";
+
 /// Looks at a deployment, checks it, replays what a robot recorded. No ROS needed.
 #[derive(Parser)]
-#[command(name = "flashrt", version)]
+#[command(name = "flashrt", version, after_help = EXIT_CODES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -77,3 +77,79 @@ pub fn cache_names(cache: &mut Vec<std::string::String>, names: &Sequence<RosStr
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_go_there_and_back() {
+        for ns in [
+            0,
+            1,
+            999_999_999,
+            1_000_000_000,
+            1_796_086_074_703_003_518,
+            -1,
+            -1_000_000_001,
+        ] {
+            let Time { sec, nanosec } = time(ns);
+            assert!(nanosec < 1_000_000_000);
+            assert_eq!(nanoseconds(sec, nanosec), ns);
+        }
+    }
+
+    #[test]
+    fn times_beyond_the_field_stop_at_its_ends() {
+        assert_eq!(time(i64::MAX).sec, i32::MAX);
+        assert_eq!(time(i64::MIN).sec, i32::MIN);
+    }
+
+    #[test]
+    fn equal_texts_and_values_keep_their_memory() {
+        let (mut text_slot, mut texts, mut values) = (
+            RosString::default(),
+            Sequence::default(),
+            Sequence::default(),
+        );
+        let mut places = Vec::new();
+        for round in 0..3_u8 {
+            set_text(&mut text_slot, "main");
+            set_texts(&mut texts, &["shoulder_pan", "gripper"]);
+            set_values(&mut values, &[f32::from(round), 0.5]);
+            places.push((
+                text_slot.as_ptr(),
+                texts.as_ptr(),
+                texts[1].as_ptr(),
+                values.as_ptr(),
+            ));
+            assert_eq!(values.as_slice(), [f32::from(round), 0.5]);
+        }
+        assert!(places.iter().all(|p| *p == places[0]));
+        assert_eq!(text(&texts[1]), Some("gripper"));
+    }
+
+    #[test]
+    fn a_changed_text_or_length_is_taken() {
+        let (mut slot, mut values) = (RosString::from("main"), Sequence::from(vec![1.0_f64, 2.0]));
+        set_text(&mut slot, "alt");
+        set_values(&mut values, &[3.0]);
+        assert_eq!(
+            (text(&slot), values.as_slice()),
+            (Some("alt"), [3.0].as_slice())
+        );
+    }
+
+    #[test]
+    fn names_are_cached_in_place() {
+        let mut cache = Vec::new();
+        let names: Sequence<RosString> = ["a", "bb"].into_iter().map(RosString::from).collect();
+        assert!(cache_names(&mut cache, &names));
+        let place = cache[1].as_ptr();
+        assert!(cache_names(&mut cache, &names));
+        assert_eq!(
+            (cache.as_slice(), cache[1].as_ptr()),
+            (["a".to_string(), "bb".to_string()].as_slice(), place)
+        );
+    }
+}
