@@ -6,7 +6,7 @@
 It records still scenes and demonstrations on all cores while training starts,
 records corrections beside training, and evaluates at the end. Every step leaves a
 mark in the work folder, so a second start goes on with the first unfinished step.
-With two GPUs it trains two sizes on the same data and the evaluation decides.
+With two GPUs it trains two variants on the same data and the evaluation decides.
 """
 
 import argparse
@@ -38,10 +38,6 @@ class Job:
         with open(self.work / "job.log", "a") as log:
             print(f"{time.monotonic() - self.start:7.1f} s  {text}", file=log)
 
-    def left(self) -> float:
-        """Seconds until training has to be over."""
-        return self.args.minutes * 60 - (time.monotonic() - self.start)
-
     def launch(self, name: str, script: str, *options, gpu: int = 0) -> subprocess.Popen:
         """Start a script with its output in ``name.log``."""
         environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": str(gpu)}
@@ -65,27 +61,25 @@ class Job:
 
     def run(self) -> None:
         args, data = self.args, self.data
-        cores = args.cores
-        sizes = args.sizes
-        static = ("--out", data / "static", "--scenes", args.scenes, "--workers", cores)
-        self.once(data / "static.done", "static", "collect_static.py", *static)
-        demos = ("--out", data / "demos", "--episodes", DEMO_SEEDS, "--seconds", args.demo_seconds)
-        trainers = {}
-        for gpu, size in enumerate(sizes):
-            out = self.work / size
-            if not (out / "final" / "model.safetensors").exists():
-                minutes = (self.left() - args.demo_seconds - 90) / 60
-                options = ("--data", data, "--out", out, "--size", size, "--minutes", minutes)
-                options += ("--pretrain-minutes", max(0.3, (args.demo_seconds - 40) / 60), *args.train_options)
-                trainers[size] = self.launch(f"train_{size}", "train.py", *options, gpu=gpu)
-        self.once(data / "demos.done", "demos", "collect_demos.py", *demos, "--workers", cores - len(sizes))
-        latest = [self.work / size / "latest" for size in sizes]
-        while not all((folder / "model.safetensors").exists() for folder in latest):
+        collectors = args.cores - len(args.runs)
+        if not args.init:
+            options = ("--out", data / "static", "--scenes", args.scenes, "--workers", args.cores)
+            self.once(data / "static.done", "static", "collect_static.py", *options)
+        trainers = self.start_trainers()
+        demos = ("--out", data / "demos", "--episodes", DEMO_SEEDS, "--workers", collectors)
+        self.once(data / "demos.done", "demos", "collect_demos.py", *demos, "--seconds", args.demo_seconds)
+        policies = [self.work / name / "latest" for name in args.runs] if not args.init else [args.init]
+        if not args.init:
+            # Until a policy exists the cores record more demonstrations.
+            more = (*demos, "--first-seed", DEMO_SEEDS, "--seconds", args.more_demo_seconds)
+            self.once(data / "more.done", "more", "collect_demos.py", *more)
+        while not all((folder / "model.safetensors").exists() for folder in policies):
             self.check(trainers)
             time.sleep(1)
         stop = self.work / "corrections.stop"
-        options = ("--out", data / "corrections", "--stop-file", stop, "--workers", cores - len(sizes))
-        corrections = self.launch("corrections", "collect_corrections.py", "--policy", *latest, *options)
+        options = ("--out", data / "corrections", "--stop-file", stop, "--workers", collectors)
+        options += ("--first-seed", args.correction_seed)
+        corrections = self.launch("corrections", "collect_corrections.py", "--policy", *policies, *options)
         for name, trainer in trainers.items():
             if trainer.wait():
                 self.say(f"train_{name} failed with exit code {trainer.returncode}")
@@ -93,23 +87,41 @@ class Job:
         self.say("training over")
         corrections.wait()
         for rows, steps in COMPARED:
-            for size in sizes:
-                self.evaluate(size, rows, steps)
+            for name in args.runs:
+                self.evaluate(name, rows, steps)
         self.say("all done")
         (self.work / "job.done").touch()
+
+    def start_trainers(self) -> dict[str, subprocess.Popen]:
+        """One trainer per run, each on a GPU of its own."""
+        args, trainers = self.args, {}
+        for gpu, (name, (size, *own)) in enumerate(args.runs.items()):
+            options = ("--data", self.data, "--out", self.work / name, "--size", size)
+            options += ("--minutes", args.train_minutes, "--polish-minutes", args.polish_minutes)
+            options += ("--pretrain-minutes", args.pretrain_minutes, *own)
+            options += ("--init", args.init) if args.init else ()
+            trainers[name] = self.launch(f"train_{name}", "train.py", *options, gpu=gpu)
+        return trainers
 
     def check(self, trainers: dict) -> None:
         for name, trainer in trainers.items():
             if trainer.poll():
                 raise RuntimeError(f"training of {name} failed, see train_{name}.log")
 
-    def evaluate(self, size: str, rows: int, steps: int) -> None:
+    def evaluate(self, run: str, rows: int, steps: int) -> None:
         """Success on seeds that serve selection alone."""
-        name = f"eval_{size}_{rows}_{steps}"
-        options = ("--policy", self.work / size / "final", "--first-seed", SELECTION_SEED)
+        name = f"eval_{run}_{rows}_{steps}"
+        policy = self.work / run / ("polished" if self.args.polish_minutes else "final")
+        options = ("--policy", policy, "--first-seed", SELECTION_SEED)
         options += ("--episodes", self.args.eval_episodes, "--workers", self.args.cores)
         options += ("--execute-rows", rows, "--flow-steps", steps)
         self.once(self.work / f"{name}.done", name, "evaluate.py", *options)
+
+
+def parse_run(text: str) -> tuple[str, list[str]]:
+    """``name=size [options of train.py]``."""
+    name, _, rest = text.partition("=")
+    return name, rest.split()
 
 
 def status(work: Path) -> None:
@@ -127,18 +139,28 @@ def status(work: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=23.0, help="from the start to the end of training")
-    parser.add_argument("--sizes", nargs="+", default=["base"], help="presets of vla.py, one GPU each")
+    parser.add_argument(
+        "--run",
+        action="append",
+        metavar="NAME=SIZE [OPTIONS]",
+        help="a training run: preset of vla.py and options of train.py; one GPU each",
+    )
     parser.add_argument("--cores", type=int, default=os.cpu_count())
-    parser.add_argument("--scenes", type=int, default=60_000)
-    parser.add_argument("--demo-seconds", type=float, default=140.0)
+    parser.add_argument("--scenes", type=int, default=48_000)
+    parser.add_argument("--demo-seconds", type=float, default=105.0)
+    parser.add_argument("--more-demo-seconds", type=float, default=60.0)
+    parser.add_argument("--pretrain-minutes", type=float, default=1.0)
+    parser.add_argument("--train-minutes", type=float, default=16.0)
+    parser.add_argument("--polish-minutes", type=float, default=0.0)
+    parser.add_argument("--init", type=Path, help="go on from this policy folder")
+    parser.add_argument("--correction-seed", type=int, default=200_000)
     parser.add_argument("--eval-episodes", type=int, default=256)
-    parser.add_argument("--train-options", nargs=argparse.REMAINDER, default=[], help="passed on to train.py")
     parser.add_argument("--status", action="store_true")
     args = parser.parse_args()
     if args.status:
         status(args.work)
         return
+    args.runs = dict(parse_run(text) for text in args.run or ["large=large"])
     args.work.mkdir(parents=True, exist_ok=True)
     job = Job(args)
     try:

@@ -3,7 +3,8 @@
 Stage 1 pretrains the prefix on still scenes to predict where cube and goal are.
 Stage 2 clones the expert by flow matching, with the same prediction as a second
 loss. Demonstrations may still arrive during stage 1, corrections during stage 2. The moving average of the weights is exported again and again to
-``OUT/latest`` in the shipped form, at the end to ``OUT/final``.
+``OUT/latest`` in the shipped form, at the end to ``OUT/final``. A second cycle at a
+lower rate ends in ``OUT/polished``.
 
     python train.py --data data --out run --size base --pretrain-minutes 2 --minutes 18
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from export import export
+from export import STATISTICS, export, load_weights
 from policy import ARM_JOINTS, normalize_state
 from shards import CHUNK_ROWS
 from so101.task import COLORS
@@ -38,16 +39,23 @@ VALIDATION_FRAMES = 2048
 class Pool:
     """Frames of one kind in the memory of the training device.
 
-    ``add`` may run in another thread: rows below ``count`` never change.
+    ``add`` may run in another thread: rows below ``count`` never change. Rows below
+    ``first`` are held out of training.
     """
 
     def __init__(self, capacity: int, image_size: int, device: str):
-        self.count, self.capacity, self.device = 0, capacity, device
+        self.first, self.count, self.capacity, self.device = 0, 0, capacity, device
         self.images = torch.empty(capacity, 2, image_size, image_size, 3, dtype=torch.uint8, device=device)
         self.states = torch.empty(capacity, 6, device=device)
         self.aux = torch.empty(capacity, 5, device=device)
         self.colors = torch.empty(capacity, dtype=torch.int64, device=device)
         self.chunks = torch.empty(capacity, CHUNK_ROWS, 6, device=device)
+
+    def rows(self, n: int, held_out: bool = False) -> dict[str, Tensor]:
+        """Random frames."""
+        low, high = (0, self.first) if held_out else (self.first, self.count)
+        i = torch.randint(low, high, (n,), device=self.device)
+        return {k: getattr(self, k)[i] for k in ("images", "states", "aux", "colors", "chunks")}
 
     def add(self, path: Path) -> None:
         with np.load(path) as shard:
@@ -82,10 +90,18 @@ class Feed(threading.Thread):
 class Statistics:
     """State range from the still scenes, action mean and deviation from demonstrations."""
 
-    def __init__(self, static: Pool):
-        states = static.states[: static.count]
-        self.low, self.high = states.amin(0), states.amax(0)
+    def __init__(self, low: Tensor, high: Tensor):
+        self.low, self.high = low, high
         self.mean = self.deviation = torch.empty(0)
+
+    @classmethod
+    def shipped_in(cls, folder: Path, device: str) -> "Statistics":
+        """Those of a policy that training goes on from."""
+        stored = json.loads((folder / "stats.json").read_text())
+        mean, deviation, low, high = (torch.tensor(stored[k], device=device) for k in STATISTICS)
+        made = cls(low, high)
+        made.mean, made.deviation = mean, deviation
+        return made
 
     def measure_actions(self, demos: Pool) -> None:
         """Per-row statistics, so that near rows keep their precision."""
@@ -174,7 +190,6 @@ class Trainer:
         self.static = Pool(args.static_capacity, size, self.device)
         self.demos = Pool(args.demo_capacity, size, self.device)
         self.corrections = Pool(args.correction_capacity, size, self.device)
-        self.validation = Pool(VALIDATION_FRAMES, size, self.device)
         self.prompts = Prompts(self.device)
         self.learner = Learner(self.config).to(self.device)
         self.average = {k: v.detach().clone() for k, v in self.learner.policy.state_dict().items()}
@@ -189,15 +204,11 @@ class Trainer:
 
     # Data
 
-    def rows(self, pool: Pool, n: int) -> dict[str, Tensor]:
-        i = torch.randint(pool.count, (n,), device=self.device)
-        return {k: getattr(pool, k)[i] for k in ("images", "states", "aux", "colors", "chunks")}
-
     def mixed(self, n: int) -> dict[str, Tensor]:
         """Demonstrations, and corrections in growing share as they come in."""
         have = self.corrections.count / max(1, self.demos.count)
         m = int(n * min(self.args.correction_share, have))
-        parts = [self.rows(self.demos, n - m)] + ([self.rows(self.corrections, m)] if m else [])
+        parts = [self.demos.rows(n - m)] + ([self.corrections.rows(m)] if m else [])
         return {k: torch.cat([p[k] for p in parts]) for k in parts[0]}
 
     # Losses
@@ -279,7 +290,7 @@ class Trainer:
     def validate_act(self) -> list:
         """Losses on demonstrations that training never sees."""
         n = self.args.batch
-        return [float(v) for v in self.act_losses(self.rows(self.validation, n), augment=False)]
+        return [float(v) for v in self.act_losses(self.demos.rows(n, held_out=True), augment=False)]
 
     def save(self, name: str) -> None:
         statistics = self.statistics.shipped()
@@ -287,26 +298,28 @@ class Trainer:
 
     def run(self) -> None:
         args = self.args
-        static_feed = Feed(args.data / "static", self.static)
         demo_feed = Feed(args.data / "demos", self.demos)
-        static_feed.start()
-        static_feed.wait_for(args.data / "static.done")
-        self.statistics = Statistics(self.static)
-        demo_feed.start()
+        if args.init:
+            load_weights(self.learner.policy, args.init / "model.safetensors")
+            self.statistics = Statistics.shipped_in(args.init, self.device)
+            demo_feed.start()
+            demo_feed.wait_for(args.data / "demos.done")
+        else:
+            static_feed = Feed(args.data / "static", self.static)
+            static_feed.start()
+            static_feed.wait_for(args.data / "static.done")
+            low, high = self.static.states[: self.static.count].aminmax(dim=0)
+            self.statistics = Statistics(low, high)
+            demo_feed.start()
 
-        def see():
-            loss = self.see_loss(self.rows(self.static, args.batch))
-            return loss, loss
+            def see():
+                loss = self.see_loss(self.static.rows(args.batch))
+                return loss, loss
 
-        self.stage("see", args.pretrain_minutes, args.pretrain_rate, see, lambda: [])
-        demo_feed.wait_for(args.data / "demos.done")
-        # The youngest demonstrations are held out.
-        held = min(VALIDATION_FRAMES, self.demos.count // 10)
-        rows = slice(self.demos.count - held, self.demos.count)
-        for key in ("images", "states", "aux", "colors", "chunks"):
-            getattr(self.validation, key)[:held] = getattr(self.demos, key)[rows]
-        self.validation.count, self.demos.count = held, self.demos.count - held
-        self.statistics.measure_actions(self.demos)
+            self.stage("see", args.pretrain_minutes, args.pretrain_rate, see, lambda: [])
+            demo_feed.wait_for(args.data / "demos.done")
+            self.statistics.measure_actions(self.demos)
+        self.demos.first = min(VALIDATION_FRAMES, self.demos.count // 10)
         Feed(args.data / "corrections", self.corrections).start()
         last_save = time.monotonic()
 
@@ -322,6 +335,10 @@ class Trainer:
 
         self.stage("act", args.minutes, args.rate, act, self.validate_act, on_tick)
         self.save("final")
+        if args.polish_minutes:
+            on_polish = lambda progress: on_tick(1.0)  # noqa: E731
+            self.stage("polish", args.polish_minutes, args.polish_rate, act, self.validate_act, on_polish)
+            self.save("polished")
 
 
 def main() -> None:
@@ -333,8 +350,11 @@ def main() -> None:
     parser.add_argument("--size", choices=PRESETS, default="base")
     parser.add_argument("--pretrain-minutes", type=float, default=2.0)
     parser.add_argument("--minutes", type=float, default=18.0)
+    parser.add_argument("--polish-minutes", type=float, default=0.0, help="a second, gentler cycle on all data")
+    parser.add_argument("--init", type=Path, help="go on from this policy folder; no stage 1")
     parser.add_argument("--pretrain-rate", type=float, default=1.5e-3)
     parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--polish-rate", type=float, default=5e-4)
     parser.add_argument("--warmup", type=int, default=200, help="steps")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--draws", type=int, default=4, help="flow times per frame")
