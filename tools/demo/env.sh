@@ -68,6 +68,7 @@ if [ "$(cat .demo/stamp 2>/dev/null)" != "$wanted" ]; then
   echo "$wanted" >.demo/stamp
 fi
 export PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv" PYTHONPATH="$root/tools/demo:$root/tools/policy:${PYTHONPATH:-}"
+export FLASHRT_DEMO_ENV="$root"
 export SO101_TWIN_DIR="$root/.demo/twin" MPLCONFIGDIR="$root/.demo/matplotlib" PYTHONDONTWRITEBYTECODE=1
 say "set-up 3/4: Python ready"
 

@@ -20,7 +20,7 @@ from closedloop.lockstep import MIN_CHUNKS, clamp
 from closedloop.process import NodeCommand
 from closedloop.report import EpisodeRow, Summary, render
 from closedloop.restore_check import Passes, run_check
-from closedloop.session import CONFIG, ROOT, Robot, isolate_ros, noise_regions, robot
+from closedloop.session import CONFIG, ROOT, Robot, image_size, isolate_ros, noise_regions, robot
 from closedloop.wiring import read_wiring, slower_rate, write_copy
 from so101 import JOINTS, Task
 
@@ -178,7 +178,7 @@ def main() -> int:
     task: Task | None = None
     try:
         domain = isolate_ros()
-        task = Task(hz=1 / STEP_S, image_size=image_size())
+        task = Task(hz=1 / STEP_S, image_size=image_size(options.config))
         config = config_for(task, options.config)
         say(f"starting policy_node on DDS domain {domain}, this machine only; its log is out/demo/policy_node.log")
         command = NodeCommand([*shlex.split(options.node), str(config)], "/policy_node") if options.node else None
@@ -214,13 +214,6 @@ def main() -> int:
     return 0 if summary.ok else 1
 
 
-def image_size() -> int:
-    """Pixels per side that the policy was trained on."""
-    import json
-
-    return int(json.loads((ROOT / "config" / "so101_policy" / "config.json").read_text())["image"])
-
-
 def drive(options: argparse.Namespace, bot: Robot, summary: Summary) -> Passes | None:
     """The episodes, with a recorder beside them if asked for."""
     if not options.record:
@@ -228,6 +221,7 @@ def drive(options: argparse.Namespace, bot: Robot, summary: Summary) -> Passes |
     from closedloop.bag import recorder
 
     with recorder(bot.wiring, bot.policy.full_name, OUT / "bag", OUT / "record_bag.log"):
+        bot.policy.reset()  # replay starts from a state that the bag names
         passes = run_episodes(options, bot, summary)
         time.sleep(0.5)  # the last messages are on their way to the recorder
     return passes

@@ -134,6 +134,16 @@ class PolicyClient(Node):
             raise PolicyError(f"chunk {chunk_id} was announced but not received within {timeout_s} s")
         return self._chunks[chunk_id]
 
+    def prompt_of(self, chunk: ActionChunk, timeout_s: float = 2.0) -> str:
+        """The prompt that a chunk was computed with, from the tick log."""
+
+        def entry() -> TickLog | None:
+            return next((t for t in reversed(self._ticks) if t.chunk_id == chunk.chunk_id and _accepted(t)), None)
+
+        if not self.wait_until(lambda: entry() is not None, timeout_s):
+            raise PolicyError(f"chunk {chunk.chunk_id} has no entry in the tick log within {timeout_s} s")
+        return entry().prompt
+
     def last_tick(self) -> int:
         """Highest tick number of the newest epoch in the log; -1 before the first."""
         with self._changed:

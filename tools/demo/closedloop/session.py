@@ -1,5 +1,6 @@
 """policy_node as a child process, brought to Active, with the simulated robot beside it."""
 
+import json
 import os
 import sys
 import threading
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import rclpy
+import yaml
 from flashrt_ros.srv import Describe
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
@@ -72,6 +74,13 @@ def policy_command(config: Path, folder: Path) -> NodeCommand:
 
     (command,) = commands(LAUNCH, {"config": str(config), "autostart": "false"})
     return NodeCommand(command.argv(folder), command.full_name())
+
+
+def image_size(config: Path) -> int:
+    """Pixels per side of the pictures that the policy of a deployment file takes."""
+    weights = yaml.safe_load(config.read_text())["model"]["weights"]
+    folder = Path(weights.replace("$share", str(ROOT)))
+    return int(json.loads((config.parent / folder / "config.json").read_text())["image"])
 
 
 @contextmanager
