@@ -221,7 +221,7 @@ impl Driver {
 
     /// Whether the next tick by cadence reads inputs.
     pub fn needs_inputs(&self) -> bool {
-        self.plan_now().map_or(true, |p| p != Plan::Action)
+        self.plan_now() != Ok(Plan::Action)
     }
 
     /// One tick, from gate to the sink's chunk. After warm-up it allocates nothing unless it is refused.
@@ -645,6 +645,11 @@ impl Driver {
     /// Tick number of the live set that ticks.
     pub fn tick_number(&self) -> u64 {
         self.core.fields(self.active).map_or(0, |f| f.tick)
+    }
+
+    /// Epoch numbers go on from here (replay takes the live ones).
+    pub fn align_epoch(&mut self, epoch: u64) {
+        self.epochs[self.active] = epoch;
     }
 
     /// Ids of chunks go on from here (replay sets it so that ids equal the live ones).

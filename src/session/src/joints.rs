@@ -39,7 +39,7 @@ pub fn map(
                 message.names.len()
             ));
         };
-        if message.names[at + 1..].iter().any(|n| *n == joint.name) {
+        if message.names[at + 1..].contains(&joint.name) {
             return shape(format!("joint {} came twice", joint.name));
         }
         let value = message.positions[at];

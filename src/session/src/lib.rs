@@ -8,6 +8,8 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod bag;
+pub mod cdr;
 pub mod chunk;
 pub mod code;
 pub mod command;
@@ -25,6 +27,8 @@ pub mod latency;
 pub mod lifecycle;
 pub mod limit;
 pub mod live;
+pub mod messages;
+pub mod replay;
 pub mod ring;
 mod shared;
 pub mod status;
