@@ -114,8 +114,8 @@ def actions(path: Path, traces: ActionTraces) -> None:
     for axis in axes[-1]:
         axis.set_xlabel("simulated time from the restore point (s)")
     for axis in axes[0]:
-        axis.annotate("capsule restored", (0, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
-                      textcoords="offset points", ha="center", fontsize=8.5)
+        axis.annotate("capsule restored", (0, 1.0), xycoords=("data", "axes fraction"), xytext=(4, 3),
+                      textcoords="offset points", ha="left", fontsize=8.5)
     handles, labels = axes[0][0].get_legend_handles_labels()
     order = [0, 1, 3, 2]
     figure.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper center", ncol=4,
