@@ -9,7 +9,6 @@ use std::sync::{Arc, TryLockError};
 use flashrt_runtime::{ImageView, PixelFormat};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::chunk::Phase;
 use crate::code::{ResultCode, SessionError};
 use crate::command::{lock, Command, Outcome, RollbackTarget};
 use crate::core::{Core, Plan, Restored, SnapshotSpec};
@@ -528,7 +527,7 @@ impl Driver {
     fn leave_generation(&mut self) {
         let shared = self.shared.clone();
         let mut emission = lock(&shared.emission);
-        emission.clear(shared.next_generation(), &shared.handover);
+        emission.clear(shared.next_generation(), &shared.handover, &shared.stats);
         self.answered = shared.handover.requests.load(Acquire);
         drop(emission);
         self.flush_inputs();
@@ -544,7 +543,7 @@ impl Driver {
             let shared = self.shared.clone();
             let mut is_open = lock(&shared.publication);
             let mut emission = lock(&shared.emission);
-            emission.open(shared.next_generation(), &shared.handover);
+            emission.open(shared.next_generation(), &shared.handover, &shared.stats);
             self.answered = shared.handover.requests.load(Acquire);
             *is_open = true;
         }
@@ -567,7 +566,7 @@ impl Driver {
         let shared = &self.shared;
         shared.is_active.store(false, Release);
         *lock(&shared.publication) = false;
-        lock(&shared.emission).close(shared.next_generation(), &shared.handover);
+        lock(&shared.emission).close(shared.next_generation(), &shared.handover, &shared.stats);
     }
 
     fn require_usable(&self) -> Result<(), SessionError> {
@@ -586,8 +585,6 @@ impl Driver {
         self.shared.has_error.store(true, Release);
         self.close_outputs();
         let shared = &self.shared;
-        shared.stats.phase.store(Phase::Idle as u8, Relaxed);
-        shared.stats.rows_left.store(0, Relaxed);
         lock(&shared.texts).error = error.to_string();
         shared.sink.event(Event::Error {
             code: error.code,

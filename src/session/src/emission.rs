@@ -76,20 +76,20 @@ impl Emission {
     }
 
     /// Activation: commands may flow, nothing is remembered from before.
-    pub fn open(&mut self, generation: u64, handover: &Handover) {
+    pub fn open(&mut self, generation: u64, handover: &Handover, stats: &Stats) {
         self.last = None;
-        self.clear(generation, handover);
+        self.clear(generation, handover, stats);
         self.is_open = true;
     }
 
     /// Deactivation: no command from here on.
-    pub fn close(&mut self, generation: u64, handover: &Handover) {
+    pub fn close(&mut self, generation: u64, handover: &Handover, stats: &Stats) {
         self.is_open = false;
-        self.clear(generation, handover);
+        self.clear(generation, handover, stats);
     }
 
     /// A new epoch: rows and hold are gone, chunks of another generation are dropped when they come.
-    pub fn clear(&mut self, generation: u64, handover: &Handover) {
+    pub fn clear(&mut self, generation: u64, handover: &Handover, stats: &Stats) {
         self.generation = generation;
         self.machine.clear(&mut |slot| handover.give_back(slot));
         while let Some(slot) = handover.chunks.pop() {
@@ -97,6 +97,8 @@ impl Emission {
         }
         self.has_last_row = false;
         self.is_asking = false;
+        stats.phase.store(self.machine.phase() as u8, Relaxed);
+        stats.rows_left.store(0, Relaxed);
         handover.last_row_ros_ns.store(i64::MIN, Release);
     }
 

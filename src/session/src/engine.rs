@@ -76,13 +76,11 @@ impl Running {
         let shared = &self.shared;
         // Order: commands stop first, then chunks, then ticks.
         self.stop_emitter();
-        lock(&shared.emission).close(shared.next_generation(), &shared.handover);
+        lock(&shared.emission).close(shared.next_generation(), &shared.handover, &shared.stats);
         let mut is_open = lock(&shared.publication);
         *is_open = false;
         drop(is_open);
         shared.is_active.store(false, Release);
-        shared.stats.phase.store(Phase::Idle as u8, Relaxed);
-        shared.stats.rows_left.store(0, Relaxed);
         shared.handover.wake_device();
     }
 
