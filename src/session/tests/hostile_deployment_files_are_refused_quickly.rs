@@ -14,15 +14,26 @@ use proptest::prelude::*;
 const SOON: Duration = Duration::from_secs(5);
 
 fn toy() -> String {
-    toy_yaml("{mode: trigger}", "{control_rate_hz: 10}", "{topic: c, limits: 'off', max_step: 'off'}")
+    toy_yaml(
+        "{mode: trigger}",
+        "{control_rate_hz: 10}",
+        "{topic: c, limits: 'off', max_step: 'off'}",
+    )
 }
 
 /// The error's text, which comes soon and is short enough for a log line.
 fn refused(what: &str, yaml: &str) -> String {
     let start = Instant::now();
-    let error = Config::from_yaml(yaml).err().unwrap_or_else(|| panic!("{what} was accepted")).to_string();
+    let error = Config::from_yaml(yaml)
+        .err()
+        .unwrap_or_else(|| panic!("{what} was accepted"))
+        .to_string();
     assert!(start.elapsed() < SOON, "{what}: took {:?}", start.elapsed());
-    assert!(error.len() < 2000, "{what}: an error of {} bytes", error.len());
+    assert!(
+        error.len() < 2000,
+        "{what}: an error of {} bytes",
+        error.len()
+    );
     error
 }
 
@@ -32,7 +43,13 @@ fn huge_files_are_refused_by_their_size() {
         ("spaces", " ".repeat(10 << 20)),
         ("a comment", format!("{}\n#{}", toy(), "x".repeat(10 << 20))),
         ("one key", format!("{}: 1\n", "k".repeat(10 << 20))),
-        ("many keys", (0..500_000).fold(String::new(), |mut s, i| { let _ = writeln!(s, "k{i}: 1"); s })),
+        (
+            "many keys",
+            (0..500_000).fold(String::new(), |mut s, i| {
+                let _ = writeln!(s, "k{i}: 1");
+                s
+            }),
+        ),
     ] {
         let error = refused(what, &text);
         assert!(error.contains("bytes"), "{what}: {error}");
@@ -41,7 +58,9 @@ fn huge_files_are_refused_by_their_size() {
 
 #[test]
 fn a_device_without_an_end_is_not_read_to_its_end() {
-    let error = Config::load(Path::new("/dev/zero"), None).unwrap_err().to_string();
+    let error = Config::load(Path::new("/dev/zero"), None)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("/dev/zero"), "{error}");
 }
 
@@ -58,7 +77,9 @@ fn files_that_are_no_text_and_folders_are_named() {
 
 #[test]
 fn nesting_repetition_and_duplicates_are_refused() {
-    let deep = |open: &str, close: &str| format!("model: {}{}\n", open.repeat(20_000), close.repeat(20_000));
+    let deep = |open: &str, close: &str| {
+        format!("model: {}{}\n", open.repeat(20_000), close.repeat(20_000))
+    };
     let mut laughs = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for i in 1..12 {
         let row = vec![format!("*a{}", i - 1); 10].join(", ");
@@ -72,7 +93,10 @@ fn nesting_repetition_and_duplicates_are_refused() {
         ("an alias of itself", "model: &m {builtin: *m}\n".into()),
         ("a merge key", toy() + "<<: {backend: cuda}\n"),
         ("a key twice", toy() + "sessions: [other]\n"),
-        ("a nested key twice", toy().replace("view: front", "view: front, view: back")),
+        (
+            "a nested key twice",
+            toy().replace("view: front", "view: front, view: back"),
+        ),
         ("two documents", toy() + "---\n" + &toy()),
         ("no document", String::new()),
         ("a number as a file", "1\n".into()),
@@ -86,35 +110,106 @@ fn nesting_repetition_and_duplicates_are_refused() {
 #[test]
 fn dashes_inside_a_text_are_no_lists() {
     // Parses as one text; the search for lines sees 60 000 nested items.
-    for filler in ["- ".repeat(60_000), "a:\n".repeat(1), (0..400).map(|i| format!("\n    {}k:", " ".repeat(i))).collect()] {
-        let text = toy().replace("prompt: {text: go}", &format!("prompt:\n    text: |\n      {filler}\n")) + "unknown: 1\n";
+    for filler in [
+        "- ".repeat(60_000),
+        "a:\n".repeat(1),
+        (0..400)
+            .map(|i| format!("\n    {}k:", " ".repeat(i)))
+            .collect(),
+    ] {
+        let text = toy().replace(
+            "prompt: {text: go}",
+            &format!("prompt:\n    text: |\n      {filler}\n"),
+        ) + "unknown: 1\n";
         refused("dashes in a text", &text);
     }
 }
 
 #[test]
 fn long_lists_are_refused_before_they_are_compared() {
-    let list = |n: usize| (0..n).map(|i| format!("s{i}")).collect::<Vec<_>>().join(", ");
-    refused("many sessions", &toy().replace("[main, alt]", &format!("[{}]", list(30_000))));
-    refused("many sets", &toy().replace("[main, alt]", &format!("[{}]", list(100))));
-    let steps = (1..=1000).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
-    refused("many buckets", &toy().replace("weights: nowhere", &format!("weights: nowhere, flow_steps: [{steps}]")));
-    refused("many joints", &toy().replace("- {name: shoulder}", &(0..3000).map(|i| format!("- {{name: j{i}}}\n      ")).collect::<String>()));
-    refused("many encodings", &toy().replace("max_age_ms: 100}", &format!("max_age_ms: 100, encodings: [{}]}}", vec!["rgb8"; 1000].join(", "))));
+    let list = |n: usize| {
+        (0..n)
+            .map(|i| format!("s{i}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    refused(
+        "many sessions",
+        &toy().replace("[main, alt]", &format!("[{}]", list(30_000))),
+    );
+    refused(
+        "many sets",
+        &toy().replace("[main, alt]", &format!("[{}]", list(100))),
+    );
+    let steps = (1..=1000)
+        .map(|i| i.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    refused(
+        "many buckets",
+        &toy().replace(
+            "weights: nowhere",
+            &format!("weights: nowhere, flow_steps: [{steps}]"),
+        ),
+    );
+    refused(
+        "many joints",
+        &toy().replace(
+            "- {name: shoulder}",
+            &(0..3000)
+                .map(|i| format!("- {{name: j{i}}}\n      "))
+                .collect::<String>(),
+        ),
+    );
+    refused(
+        "many encodings",
+        &toy().replace(
+            "max_age_ms: 100}",
+            &format!(
+                "max_age_ms: 100, encodings: [{}]}}",
+                vec!["rgb8"; 1000].join(", ")
+            ),
+        ),
+    );
 }
 
 #[test]
 fn values_that_no_number_can_hold_are_refused() {
-    for value in [".nan", ".inf", "-.inf", "1e400", "99999999999999999999999999", "-1", "0x", "''", "[]", "{}", "null", "true", "1_0 x", "2026-01-01"] {
+    for value in [
+        ".nan",
+        ".inf",
+        "-.inf",
+        "1e400",
+        "99999999999999999999999999",
+        "-1",
+        "0x",
+        "''",
+        "[]",
+        "{}",
+        "null",
+        "true",
+        "1_0 x",
+        "2026-01-01",
+    ] {
         for (from, to) in [
             ("control_rate_hz: 10", format!("control_rate_hz: {value}")),
             ("max_age_ms: 100}", format!("max_age_ms: {value}}}")),
             ("{mode: trigger}", format!("{{mode: {value}}}")),
             ("{mode: trigger}", format!("{{context_every: {value}}}")),
             ("[main, alt]", value.into()),
-            ("limits: 'off'", format!("limits: {{shoulder: [0, {value}], elbow: [0, 1]}}").replace("[0, -1]", "[0, .nan]")),
-            ("weights: nowhere", format!("weights: nowhere, seed: {value}")),
-            ("weights: nowhere", format!("weights: nowhere, flow_steps: [{value}]")),
+            (
+                "limits: 'off'",
+                format!("limits: {{shoulder: [0, {value}], elbow: [0, 1]}}")
+                    .replace("[0, -1]", "[0, .nan]"),
+            ),
+            (
+                "weights: nowhere",
+                format!("weights: nowhere, seed: {value}"),
+            ),
+            (
+                "weights: nowhere",
+                format!("weights: nowhere, flow_steps: [{value}]"),
+            ),
         ] {
             let text = toy().replace(from, &to);
             assert_ne!(text, toy());
@@ -126,7 +221,10 @@ fn values_that_no_number_can_hold_are_refused() {
 #[test]
 fn a_scale_must_keep_commands_finite() {
     for scale in ["1e-320", "-1e-300", "0", "-0.0", "1e7"] {
-        let e = refused(scale, &toy().replace("{name: elbow}", &format!("{{name: elbow, scale: {scale}}}")));
+        let e = refused(
+            scale,
+            &toy().replace("{name: elbow}", &format!("{{name: elbow, scale: {scale}}}")),
+        );
         assert!(e.contains("scale"), "{e}");
     }
 }
@@ -150,14 +248,28 @@ fn names_are_free_of_control_characters() {
 #[test]
 fn every_key_refuses_every_wrong_type() {
     // Tables and lists where a value belongs, values where tables belong, at every level of the demo's file.
-    let demo = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/so101_demo.yaml")).unwrap();
+    let demo = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/so101_demo.yaml"),
+    )
+    .unwrap();
     for (number, line) in demo.lines().enumerate() {
-        let Some((head, _)) = line.split_once(':').filter(|(h, _)| !h.trim_start().starts_with('#')) else { continue };
+        let Some((head, _)) = line
+            .split_once(':')
+            .filter(|(h, _)| !h.trim_start().starts_with('#'))
+        else {
+            continue;
+        };
         for value in ["{unknown_key: 1}", "[[1]]", ".nan"] {
             let text: String = demo
                 .lines()
                 .enumerate()
-                .map(|(i, l)| if i == number { format!("{head}: {value}\n") } else { format!("{l}\n") })
+                .map(|(i, l)| {
+                    if i == number {
+                        format!("{head}: {value}\n")
+                    } else {
+                        format!("{l}\n")
+                    }
+                })
                 .collect();
             refused(&format!("{head}: {value}"), &text);
         }

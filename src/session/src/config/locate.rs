@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+/// Nesting below which nothing is looked for: the table's keys are not half as deep, and texts may look like any depth.
+const MAX_DEPTH: usize = 12;
+
 /// Line (from 1) of every key path that stands in block style.
 pub(crate) fn key_lines(text: &str) -> HashMap<String, usize> {
     struct Level {
@@ -37,6 +40,9 @@ pub(crate) fn key_lines(text: &str) -> HashMap<String, usize> {
                 }
                 None => break,
             };
+            if stack.len() >= MAX_DEPTH {
+                break;
+            }
             lines.entry(path.clone()).or_insert(number + 1);
             stack.push(Level {
                 indent,
@@ -54,6 +60,9 @@ pub(crate) fn key_lines(text: &str) -> HashMap<String, usize> {
         let key = rest[..colon].trim().trim_matches(['"', '\'']);
         while stack.last().is_some_and(|l| l.indent >= indent) {
             stack.pop();
+        }
+        if stack.len() >= MAX_DEPTH {
+            continue;
         }
         let path = match stack.last() {
             Some(parent) => format!("{}.{key}", parent.path),

@@ -7,6 +7,7 @@ mod parse;
 pub mod table;
 
 use std::fmt;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 pub use flashrt_exec::BackendKind;
@@ -297,6 +298,9 @@ pub struct Config {
     pub tick_log: bool,
 }
 
+/// Largest deployment file. A real one has some kilobytes; more is a mistake or an attack on memory.
+pub const MAX_FILE_BYTES: usize = 256 << 10;
+
 impl Config {
     /// Parses and checks a deployment file. Paths stay as written: see [`Config::resolve_paths`].
     ///
@@ -311,9 +315,13 @@ impl Config {
     /// # Errors
     /// As [`Config::from_yaml`], or that the file cannot be read.
     pub fn load(path: &Path, share: Option<&Path>) -> Result<Config, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            ConfigError::new("", None, format!("cannot read {}: {e}", path.display()))
-        })?;
+        let mut text = String::new();
+        // One byte more than allowed, so that the parser sees that it is too long; a device without an end stops here.
+        std::fs::File::open(path)
+            .and_then(|f| f.take(MAX_FILE_BYTES as u64 + 1).read_to_string(&mut text))
+            .map_err(|e| {
+                ConfigError::new("", None, format!("cannot read {}: {e}", path.display()))
+            })?;
         let mut config = Config::from_yaml(&text).map_err(|mut e| {
             e.file = path.display().to_string();
             e
@@ -381,11 +389,28 @@ impl ConfigError {
     ) -> ConfigError {
         ConfigError {
             file: String::new(),
-            key: key.into(),
+            key: printable(&key.into(), 120),
             line,
-            message: message.into(),
+            message: printable(&message.into(), 800),
         }
     }
+}
+
+/// Text of the file may be of any length and hold anything: what is shown of it fits a log line.
+fn printable(text: &str, limit: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(limit));
+    for (count, c) in text.chars().enumerate() {
+        if count == limit {
+            out.push('…');
+            break;
+        }
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 impl fmt::Display for ConfigError {

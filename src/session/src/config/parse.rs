@@ -9,7 +9,21 @@ use super::locate::{key_lines, line_of};
 use super::table::{Key, Kind, Preset, KEYS};
 use super::*;
 
+/// Most entries of a list of tables, beside the views, which have their own limit.
+const MAX_TABLES: usize = 256;
+/// Most entries of a list of names or numbers: each live set and each shape bucket costs memory and time at configure.
+const MAX_ITEMS: usize = 32;
+/// Smallest size of a joint's scale: below it a command would be out of all proportion.
+const MIN_SCALE: f64 = 1e-6;
+
 pub(super) fn parse(text: &str) -> Result<Config, ConfigError> {
+    if text.len() > MAX_FILE_BYTES {
+        return Err(ConfigError::new(
+            "",
+            None,
+            format!("expected at most {MAX_FILE_BYTES} bytes, got more"),
+        ));
+    }
     let root: Yaml = serde_yaml::from_str(text).map_err(|e| {
         ConfigError::new(
             "",
@@ -75,6 +89,12 @@ impl Reader {
             };
             if items.is_empty() {
                 return Err(self.error(path, "expected at least one entry, got an empty list"));
+            }
+            if items.len() > MAX_TABLES {
+                return Err(self.error(
+                    path,
+                    format!("expected at most {MAX_TABLES} entries, got {}", items.len()),
+                ));
             }
             self.counts.insert(path.to_string(), items.len());
             for (index, item) in items.iter().enumerate() {
@@ -255,6 +275,17 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
             ),
         ));
     }
+    for (i, view) in images.iter().enumerate() {
+        if !is_plain_name(&view.view) {
+            return Err(r.error(
+                &format!("ports.images[{i}].view"),
+                format!(
+                    "expected a name of letters, digits, '_', '-', '.', at most 64 bytes, got {:?}",
+                    view.view
+                ),
+            ));
+        }
+    }
     unique(
         r,
         "ports.images",
@@ -265,8 +296,11 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
     for i in 0..r.counts.get("ports.state.joints").copied().unwrap_or(0) {
         let at = |name: &str| format!("ports.state.joints[{i}].{name}");
         let scale = r.float(&at("scale"));
-        if scale == 0.0 {
-            return Err(r.error(&at("scale"), "expected a number other than 0, got 0"));
+        if scale.abs() < MIN_SCALE {
+            return Err(r.error(
+                &at("scale"),
+                format!("expected a number at least {MIN_SCALE} away from 0, got {scale}"),
+            ));
         }
         joints.push(JointConfig {
             name: r.text(&at("name")),
@@ -303,8 +337,22 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
     if let Some(bad) = sessions.iter().find(|s| !is_plain_name(s)) {
         return Err(r.error(
             "sessions",
-            format!("expected names of letters, digits, '_', '-', '.', got {bad:?}"),
+            format!(
+                "expected names of letters, digits, '_', '-', '.', at most 64 bytes, got {bad:?}"
+            ),
         ));
+    }
+    let topics = r.values.iter().filter(|(path, _)| path.ends_with(".topic"));
+    for (path, topic) in topics {
+        if let Some(bad) = topic.as_str().filter(|t| !is_topic_name(t)) {
+            return Err(r.error(
+                path,
+                format!(
+                    "expected a ROS name (letters, digits, '_' in parts between '/', no part starts with a digit; \
+                     '~/' may stand in front), got {bad:?}"
+                ),
+            ));
+        }
     }
     Ok(Config {
         model: ModelConfig {
@@ -431,6 +479,19 @@ fn is_plain_name(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
 }
 
+/// The rule of ROS for topic names, without substitutions.
+fn is_topic_name(name: &str) -> bool {
+    let parts = name
+        .strip_prefix("~/")
+        .or(name.strip_prefix('/'))
+        .unwrap_or(name);
+    name.len() <= 255
+        && parts.split('/').all(|part| {
+            part.bytes().next().is_some_and(|b| !b.is_ascii_digit())
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        })
+}
+
 /// Direct children of a table in the key table.
 fn children(pattern: &str) -> Vec<String> {
     let prefix = if pattern.is_empty() {
@@ -452,6 +513,7 @@ fn children(pattern: &str) -> Vec<String> {
 
 /// The valid full path that is most like `name` where it stands: a sibling first, else any key with such a last part.
 fn nearest(pattern: &str, name: &str) -> String {
+    let name = head(name);
     let siblings = children(pattern);
     let sibling = closest(name, siblings.iter().map(String::as_str)).unwrap_or_default();
     let tail = |path: &'static str| path.rsplit('.').next().unwrap_or(path);
@@ -471,7 +533,15 @@ fn nearest(pattern: &str, name: &str) -> String {
     }
 }
 
+/// The part of a name that is compared: no valid key is as long.
+fn head(name: &str) -> &str {
+    name.char_indices()
+        .nth(64)
+        .map_or(name, |(cut, _)| &name[..cut])
+}
+
 fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = head(name);
     candidates.min_by_key(|c| distance(name, c))
 }
 
@@ -514,7 +584,9 @@ fn check(kind: &Kind, value: &Yaml) -> Result<(), String> {
             .is_some_and(|x| x.is_finite() && x >= lo && x <= hi)
     };
     let int_in = |v: &Yaml, lo: i64, hi: i64| v.as_i64().is_some_and(|x| x >= lo && x <= hi);
-    let distinct = |items: &[Yaml]| (1..items.len()).all(|i| !items[..i].contains(&items[i]));
+    let distinct = |items: &[Yaml]| {
+        items.len() <= MAX_ITEMS && (1..items.len()).all(|i| !items[..i].contains(&items[i]))
+    };
     let fits = match kind {
         Kind::Text => value.is_string(),
         Kind::Name => value.as_str().is_some_and(|s| !s.is_empty()),
@@ -535,6 +607,7 @@ fn check(kind: &Kind, value: &Yaml) -> Result<(), String> {
             !s.is_empty()
                 && s.iter()
                     .all(|v| v.as_str().is_some_and(|t| words.contains(&t)))
+                && distinct(s)
         }),
         Kind::RangeOrOff => is_off(value) || pair(value).is_some(),
         Kind::JointRanges => {
@@ -552,10 +625,20 @@ fn check(kind: &Kind, value: &Yaml) -> Result<(), String> {
                     .is_some_and(|m| m.iter().all(|(k, v)| k.is_string() && positive(v)))
         }
     };
-    if fits {
+    if fits && !has_tag(value) {
         Ok(())
     } else {
         got()
+    }
+}
+
+/// A tag asks for a type that no key has; the reader would look through it.
+fn has_tag(value: &Yaml) -> bool {
+    match value {
+        Yaml::Tagged(_) => true,
+        Yaml::Sequence(items) => items.iter().any(has_tag),
+        Yaml::Mapping(map) => map.iter().any(|(k, v)| has_tag(k) || has_tag(v)),
+        _ => false,
     }
 }
 
