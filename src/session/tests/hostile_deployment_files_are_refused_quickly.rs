@@ -112,7 +112,7 @@ fn dashes_inside_a_text_are_no_lists() {
     // Parses as one text; the search for lines sees 60 000 nested items.
     for filler in [
         "- ".repeat(60_000),
-        "a:\n".repeat(1),
+        "a:\n".to_string(),
         (0..400)
             .map(|i| format!("\n    {}k:", " ".repeat(i)))
             .collect(),
