@@ -100,7 +100,7 @@ def actions(path: Path, traces: ActionTraces) -> None:
     for joint, axis in enumerate(axes.flat):
         for start in traces.chunk_starts:
             axis.axvline(start * traces.step_s, color="#c3ccd4", linewidth=0.8, linestyle=(0, (1, 2)))
-        axis.axvline(0, color=_INK, linewidth=1.4)
+        axis.axvline(0, color=_INK, linewidth=1.4, label="capsule restored")
         axis.plot(lead_t, traces.lead_in[:, joint], color="#9aa5b1", linewidth=1.5, label="joint position before")
         axis.plot(times(traces.first), traces.first[:, joint], color=_FIRST, linewidth=4.5, solid_capstyle="round",
                   label="first pass")
@@ -113,16 +113,13 @@ def actions(path: Path, traces: ActionTraces) -> None:
         axis.yaxis.set_major_locator(MaxNLocator(5))
     for axis in axes[-1]:
         axis.set_xlabel("simulated time from the restore point (s)")
-    for axis in axes[0]:
-        axis.annotate("capsule restored", (0, 1.0), xycoords=("data", "axes fraction"), xytext=(4, 3),
-                      textcoords="offset points", ha="left", fontsize=8.5)
     handles, labels = axes[0][0].get_legend_handles_labels()
-    order = [0, 1, 3, 2]
-    figure.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper center", ncol=4,
-                  bbox_to_anchor=(0.5, 0.965), fontsize=9.5)
-    figure.suptitle("Joint targets: the second pass lies on the first, byte for byte" if _equal(traces)
-                    else "Joint targets: the second pass DIFFERS from the first", fontsize=13, fontweight="bold", y=0.99)
-    figure.tight_layout(rect=(0, 0, 1, 0.945))
+    order = [1, 0, 2, 4, 3]
+    figure.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper center", ncol=5,
+                  bbox_to_anchor=(0.5, 0.965), fontsize=9.5, columnspacing=1.5, handlelength=1.8)
+    title = "Joint targets: the second pass " + ("lies on the first, byte for byte" if _equal(traces) else "DIFFERS from the first")
+    figure.suptitle(title, fontsize=13, fontweight="bold", y=0.99).set_in_layout(False)
+    figure.tight_layout(rect=(0, 0, 1, 0.93))
     figure.savefig(path, dpi=_DPI)
     plt.close(figure)
 
