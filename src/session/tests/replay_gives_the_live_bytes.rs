@@ -14,9 +14,12 @@ use flashrt_session::*;
 
 const NODE: &str = "/cell/policy_node";
 
+/// Topic, type and CDR of one message.
+type Message = (String, &'static str, Vec<u8>);
+
 /// Records what a bag recorder would: inputs, tick log, chunks.
 struct Bag {
-    messages: Mutex<Vec<(String, &'static str, Vec<u8>)>>,
+    messages: Mutex<Vec<Message>>,
 }
 
 impl Bag {
@@ -286,7 +289,7 @@ fn what_the_bag_lacks_is_named() {
     live.tick(2);
     live.ok(restore("a"));
     live.tick(3);
-    let without = |drop: &dyn Fn(usize, &(String, &'static str, Vec<u8>)) -> bool| {
+    let without = |drop: &dyn Fn(usize, &Message) -> bool| {
         let all = live.bag.messages.lock().unwrap();
         let kept = all
             .iter()
@@ -299,7 +302,7 @@ fn what_the_bag_lacks_is_named() {
         }
         .mcap()
     };
-    let is_log = |m: &(String, &'static str, Vec<u8>), of: &dyn Fn(&TickRecord) -> bool| {
+    let is_log = |m: &Message, of: &dyn Fn(&TickRecord) -> bool| {
         m.1 == TICK_LOG && of(&decode_tick_log(&m.2).unwrap())
     };
     let e = run(&without(&|_, m| m.1 == TICK_LOG), 2).unwrap_err();
