@@ -91,7 +91,8 @@ fn case_98_rows_of_the_old_epoch_are_gone_after_each_kind_of_new_epoch() {
     let rig = Rig::active(toy_config());
     rig.tick(1);
     rig.ok(snapshot("a"));
-    let new_epochs: [(&str, fn(&Rig)); 5] = [
+    type Begin = fn(&Rig);
+    let new_epochs: [(&str, Begin); 5] = [
         ("restore", |r| drop(r.ok(restore("a")))),
         ("rollback", |r| {
             drop(r.ok(Command::Rollback(RollbackTarget::Name("a".into()))))
@@ -469,11 +470,9 @@ fn check_serial(records: &[TickRecord], outcomes: &[Outcome]) {
     let mut tick = 0;
     for r in records {
         match r.operation {
-            "" => {
-                if r.code.is_ok() {
-                    assert_eq!(r.tick, tick + 1, "a tick follows the state before it");
-                    tick = r.tick;
-                }
+            "" if r.code.is_ok() => {
+                assert_eq!(r.tick, tick + 1, "a tick follows the state before it");
+                tick = r.tick;
             }
             "snapshot" => {
                 assert_eq!(r.tick, tick);
