@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::io::{Seek, Write};
 use std::path::Path;
 
+use mcap::sans_io::{LinearReaderOptions, MessageReadEvent, MessageReader};
+
 use crate::code::{ResultCode, SessionError};
 
 /// One message of a bag.
@@ -101,10 +103,72 @@ impl<'a> McapSource<'a> {
     }
 }
 
+/// Longest record, also inside a compressed chunk: an image of 80 million pixels still fits. Without a limit some bytes
+/// that claim or unpack to more take all memory.
+pub const MAX_RECORD_BYTES: usize = 256 << 20;
+
+/// Opcode and body of the first record of `bytes`, and what follows it; `None` when it does not fit.
+fn split_record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (opcode, rest) = bytes.split_first()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let (body, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    Some((*opcode, body, rest))
+}
+
+/// Records of a chunk that is not compressed; `None` for any other chunk, and for a header that the reader will refuse.
+fn plain_records(chunk: &[u8]) -> Option<&[u8]> {
+    // Two times, the uncompressed size and its CRC, then the name of the compression: empty.
+    let rest = chunk.get(28..)?.strip_prefix(&[0; 4])?;
+    let (size, rest) = rest.split_first_chunk()?;
+    rest.get(..usize::try_from(u64::from_le_bytes(*size)).ok()?)
+}
+
+/// The reader counts the records of such a chunk without a look at its end (mcap 0.26): they must tile it.
+fn check_plain_chunks(mcap: &[u8]) -> Result<(), SessionError> {
+    const CHUNK: u8 = 6;
+    let mut left = mcap.get(mcap::MAGIC.len()..).unwrap_or_default();
+    // What does not split here ends early for the reader too, which says why.
+    while let Some((opcode, body, rest)) = split_record(left) {
+        if opcode == CHUNK {
+            let mut records = plain_records(body).unwrap_or_default();
+            while !records.is_empty() {
+                let Some((_, _, next)) = split_record(records) else {
+                    return Err(SessionError::new(
+                        ResultCode::Corrupt,
+                        format!(
+                            "mcap: a record in the chunk at byte {} goes beyond the chunk, of which {} bytes are left",
+                            mcap.len() - left.len(),
+                            records.len()
+                        ),
+                    ));
+                };
+                records = next;
+            }
+        }
+        left = rest;
+    }
+    Ok(())
+}
+
 impl BagSource for McapSource<'_> {
     fn for_each(&mut self, visit: &mut Visit<'_>) -> Result<(), SessionError> {
-        for message in mcap::MessageStream::new(&self.bytes).map_err(corrupt)? {
-            let message = message.map_err(corrupt)?;
+        check_plain_chunks(&self.bytes)?;
+        let options = LinearReaderOptions::default()
+            .with_record_length_limit(MAX_RECORD_BYTES)
+            .with_validate_chunk_crcs(true);
+        let mut reader = MessageReader::new_with_options(options);
+        let mut left: &[u8] = &self.bytes;
+        while let Some(event) = reader.next_event() {
+            let message = match event.map_err(corrupt)? {
+                MessageReadEvent::ReadRequest(wanted) => {
+                    let (now, later) = left.split_at(wanted.min(left.len()));
+                    reader.insert(now.len()).copy_from_slice(now);
+                    reader.notify_read(now.len());
+                    left = later;
+                    continue;
+                }
+                MessageReadEvent::Message(message) => message,
+            };
             let channel = &message.channel;
             let schema = channel.schema.as_ref();
             if channel.message_encoding != "cdr" {
