@@ -7,6 +7,7 @@ use anyhow::{ensure, Result};
 use flashrt_capsule::{Boundary, SnapshotRequest, Store, StoreConfig, Tier};
 use flashrt_runtime::KEY_INHERIT;
 
+use super::output::{self, say};
 use super::policy::{plan, Inputs, Policy};
 use super::table;
 
@@ -104,7 +105,7 @@ pub fn run(what: What, config: &Path, count: usize, is_json: bool) -> Result<()>
     );
     if is_json {
         let all: Vec<_> = series.iter().map(Series::json).collect();
-        println!(
+        say!(
             "{}",
             serde_json::json!({
                 "backend": backend.to_string(), "isa": isa, "threads": threads, "cores": cores,
@@ -112,14 +113,14 @@ pub fn run(what: What, config: &Path, count: usize, is_json: bool) -> Result<()>
             })
         );
     } else {
-        println!("{backend}, {isa}, {threads} threads on {cores} cores, {WARM_UP} runs of warm-up");
-        print!(
+        say!("{backend}, {isa}, {threads} threads on {cores} cores, {WARM_UP} runs of warm-up");
+        output::print(format_args!(
             "{}",
             table::plain(
                 &["what", "runs", "size", "p50 ms", "p99 ms", "max ms"],
                 series.iter().map(Series::row)
             )
-        );
+        ))?;
     }
     Ok(())
 }

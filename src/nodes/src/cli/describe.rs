@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{anyhow, Result};
 use flashrt_session::{ChunkRef, CommandRef, Config, Engine, Event, Sink, SystemClock, TickRecord};
 
+use super::output::{self, say};
 use super::table;
 
 /// Takes everything and keeps nothing.
@@ -29,12 +30,12 @@ pub fn run(path: &Path, is_identity_shown: bool) -> Result<()> {
     let report = engine.configure(config.clone())?;
     let d = &report.description;
 
-    println!("model        {} on {} ({})", d.model, d.backend, d.isa);
-    println!("fingerprint  {}", d.fingerprint);
-    println!("closure      {}", d.closure);
-    println!("ready after  {:.0} ms", report.duration_ms);
+    say!("model        {} on {} ({})", d.model, d.backend, d.isa);
+    say!("fingerprint  {}", d.fingerprint);
+    say!("closure      {}", d.closure);
+    say!("ready after  {:.0} ms", report.duration_ms);
     for warning in &report.warnings {
-        println!("warning      {warning}");
+        say!("warning      {warning}");
     }
 
     let ports = d.ports.iter().map(|p| {
@@ -63,11 +64,11 @@ pub fn run(path: &Path, is_identity_shown: bool) -> Result<()> {
         "",
         "topics",
     ];
-    println!("\n{}", table::plain(&head, ports));
+    say!("\n{}", table::plain(&head, ports));
 
-    println!("stages       {}", d.stages.join(", "));
-    println!("plans        {}", d.plans.join(", "));
-    println!("live sets    {}", d.sessions.join(", "));
+    say!("stages       {}", d.stages.join(", "));
+    say!("plans        {}", d.plans.join(", "));
+    say!("live sets    {}", d.sessions.join(", "));
 
     let regions = d.regions.iter().map(|r| {
         // name:bytes:class
@@ -78,7 +79,7 @@ pub fn run(path: &Path, is_identity_shown: bool) -> Result<()> {
             .map(|p| p.unwrap_or("").to_string())
             .collect()
     });
-    println!("\n{}", table::plain(&["region", "bytes", "class"], regions));
+    say!("\n{}", table::plain(&["region", "bytes", "class"], regions));
 
     let mib = |n: u64| table::bytes(n << 20);
     let sizes = [
@@ -97,15 +98,15 @@ pub fn run(path: &Path, is_identity_shown: bool) -> Result<()> {
             mib(config.capsules.host_budget_mib),
         ),
     ];
-    print!(
+    output::print(format_args!(
         "{}",
         table::plain(
             &["memory", "size"],
             sizes.map(|(what, size)| vec![what.into(), size])
         )
-    );
+    ))?;
     if is_identity_shown {
-        println!("\nidentity\n{}", d.identity);
+        say!("\nidentity\n{}", d.identity);
     }
     engine.cleanup()?;
     Ok(())

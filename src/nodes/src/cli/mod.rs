@@ -9,11 +9,13 @@
 
 pub mod bench;
 pub mod describe;
+pub mod output;
 pub mod policy;
 pub mod replay;
 pub mod table;
 pub mod verify;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,6 +25,9 @@ use flashrt_session::ResultCode;
 
 /// A finished command whose answer is no.
 pub const EXIT_NO: u8 = 3;
+
+/// Most repetitions of a benchmark.
+const MAX_COUNT: i64 = 10_000_000;
 
 const EXIT_CODES: &str =
     "Exit codes: 0 done; 1 failed, with the reason on stderr; 2 the command line is not valid; \
@@ -78,8 +83,8 @@ enum Command {
         #[arg(long)]
         config: PathBuf,
         /// Repetitions after warm-up.
-        #[arg(long, default_value_t = 300)]
-        count: usize,
+        #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=MAX_COUNT))]
+        count: u32,
         /// JSON in place of a table.
         #[arg(long)]
         json: bool,
@@ -97,7 +102,8 @@ pub fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("flashrt: {error:#}");
+            // Nobody may listen any more.
+            let _ = writeln!(std::io::stderr(), "flashrt: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -125,10 +131,12 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             config,
             count,
             json,
-        } => bench::run(what, &config, count, json)?,
-        Command::ConfigKeys => print!("{}", flashrt_session::config::docs_table()),
-        Command::Parameters => print!("{}", parameters()),
-        Command::Codes => print!("{}", codes()),
+        } => bench::run(what, &config, count as usize, json)?,
+        Command::ConfigKeys => {
+            output::print(format_args!("{}", flashrt_session::config::docs_table()))?
+        }
+        Command::Parameters => output::print(format_args!("{}", parameters()))?,
+        Command::Codes => output::print(format_args!("{}", codes()))?,
     }
     Ok(ExitCode::SUCCESS)
 }

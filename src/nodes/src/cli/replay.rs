@@ -10,6 +10,8 @@ use flashrt_session::bag::{McapSink, McapSource};
 use flashrt_session::replay::{replay, ReplayOptions, ReplayReport};
 use flashrt_session::Config;
 
+use super::output::say;
+
 /// Mismatches that are printed one by one.
 const SHOWN: usize = 10;
 
@@ -23,6 +25,17 @@ pub fn run(config: &Path, bag: &Path, out: &Path, node: Option<&str>) -> Result<
     let config =
         Config::load(config, crate::share::folder().as_deref()).map_err(|e| anyhow!("{e}"))?;
     let bag = mcap_in(bag)?;
+    if out.is_dir() {
+        bail!("cannot write {}: it is a folder", out.display());
+    }
+    if let (Ok(from), Ok(to)) = (bag.canonicalize(), out.canonicalize()) {
+        if from == to {
+            bail!(
+                "--bag and --out are the same file, {}: the recording would be lost",
+                bag.display()
+            );
+        }
+    }
     let mut source = McapSource::open(&bag)?;
     let options = ReplayOptions {
         tick_log_topic: node.map(|name| format!("/{}/tick_log", name.trim_matches('/'))),
@@ -43,7 +56,7 @@ pub fn run(config: &Path, bag: &Path, out: &Path, node: Option<&str>) -> Result<
     };
     std::fs::rename(&partial, out)
         .with_context(|| format!("cannot move the result to {}", out.display()))?;
-    print(&report, out);
+    print(&report, out)?;
     Ok(if report.mismatches.is_empty() {
         ExitCode::SUCCESS
     } else {
@@ -89,9 +102,9 @@ fn mcap_in(bag: &Path) -> Result<PathBuf> {
     }
 }
 
-fn print(report: &ReplayReport, out: &Path) {
-    println!("followed {}", report.tick_log_topic);
-    println!(
+fn print(report: &ReplayReport, out: &Path) -> Result<()> {
+    say!("followed {}", report.tick_log_topic);
+    say!(
         "{} ticks, {} operations, {} chunks written to {}; {} ticks were refused live and skipped",
         report.ticks,
         report.operations,
@@ -100,13 +113,16 @@ fn print(report: &ReplayReport, out: &Path) {
         report.refused
     );
     for m in report.mismatches.iter().take(SHOWN) {
-        println!(
+        say!(
             "tick {} of {}: actions {:016x}, in the log {:016x}",
-            m.tick, m.session, m.got, m.expected
+            m.tick,
+            m.session,
+            m.got,
+            m.expected
         );
     }
     let count = report.mismatches.len();
-    println!(
+    say!(
         "{}",
         if count == 0 {
             "exact: every action hash is that of the log".into()
@@ -114,4 +130,5 @@ fn print(report: &ReplayReport, out: &Path) {
             format!("NOT exact: {count} ticks differ")
         }
     );
+    Ok(())
 }

@@ -11,6 +11,7 @@ use flashrt_capsule::{
 };
 use flashrt_runtime::{LiveSet, KEY_INHERIT};
 
+use super::output::say;
 use super::policy::{plan, Inputs, Policy};
 
 /// Name of the capsule that goes to the fresh process.
@@ -124,10 +125,10 @@ pub fn run(path: &Path) -> Result<ExitCode> {
     let report = verify(&mut policy.model.sets, &mut |live, phase| {
         drive.boxed(live, phase)
     })?;
-    println!("{report}");
+    say!("{report}");
 
     let is_same = fresh_process(path, &mut policy, &drive)?;
-    println!(
+    say!(
         "fresh process: {}",
         if is_same { "same bytes" } else { "OTHER BYTES" }
     );
