@@ -99,7 +99,7 @@ def work(index: int, workers: int, args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--policy", type=Path, nargs="+", required=True, help="policy folders, shared among the workers")
+    parser.add_argument("--policy", type=Path, nargs="+", required=True, help="policy folders, dealt to the workers")
     parser.add_argument("--first-seed", type=int, default=200_000)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--stop-file", type=Path, help="stop once this file exists")

@@ -1,7 +1,7 @@
 """Make the policy from nothing on one machine with GPUs, unattended.
 
-    python device_job.py --work /tmp/policy_job --minutes 23      # everything
-    python device_job.py --work /tmp/policy_job --status          # what it does now
+    python device_job.py --work /tmp/policy_job               # everything
+    python device_job.py --work /tmp/policy_job --status      # what it does now
 
 It records still scenes and demonstrations on all cores while training starts,
 records corrections beside training, and evaluates at the end. Every step leaves a
@@ -65,10 +65,28 @@ class Job:
         if not args.init:
             options = ("--out", data / "static", "--scenes", args.scenes, "--workers", args.cores)
             self.once(data / "static.done", "static", "collect_static.py", *options)
+        trained = self.work / "trained.done"
+        if not trained.exists():
+            self.train_and_correct(collectors)
+            trained.touch()
+        for rows, steps in COMPARED:
+            for name in args.runs:
+                self.evaluate(name, rows, steps)
+        self.say("all done")
+        (self.work / "job.done").touch()
+
+    def train_and_correct(self, collectors: int) -> None:
+        """Train while the cores record demonstrations, then corrections.
+
+        A training that was cut off starts over, on the data that is there by then.
+        """
+        args, data = self.args, self.data
+        stop = self.work / "corrections.stop"
+        stop.unlink(missing_ok=True)
         trainers = self.start_trainers()
         demos = ("--out", data / "demos", "--episodes", DEMO_SEEDS, "--workers", collectors)
         self.once(data / "demos.done", "demos", "collect_demos.py", *demos, "--seconds", args.demo_seconds)
-        policies = [self.work / name / "latest" for name in args.runs] if not args.init else [args.init]
+        policies = [args.init] if args.init else [self.work / name / "latest" for name in args.runs]
         if not args.init:
             # Until a policy exists the cores record more demonstrations.
             more = (*demos, "--first-seed", DEMO_SEEDS, "--seconds", args.more_demo_seconds)
@@ -76,21 +94,16 @@ class Job:
         while not all((folder / "model.safetensors").exists() for folder in policies):
             self.check(trainers)
             time.sleep(1)
-        stop = self.work / "corrections.stop"
         options = ("--out", data / "corrections", "--stop-file", stop, "--workers", collectors)
         options += ("--first-seed", args.correction_seed)
         corrections = self.launch("corrections", "collect_corrections.py", "--policy", *policies, *options)
-        for name, trainer in trainers.items():
-            if trainer.wait():
-                self.say(f"train_{name} failed with exit code {trainer.returncode}")
+        for trainer in trainers.values():
+            trainer.wait()
         stop.touch()
         self.say("training over")
-        corrections.wait()
-        for rows, steps in COMPARED:
-            for name in args.runs:
-                self.evaluate(name, rows, steps)
-        self.say("all done")
-        (self.work / "job.done").touch()
+        if corrections.wait():
+            self.say("some correction workers failed, see corrections.log")
+        self.check(trainers)
 
     def start_trainers(self) -> dict[str, subprocess.Popen]:
         """One trainer per run, each on a GPU of its own."""
@@ -146,21 +159,21 @@ def main() -> None:
         help="a training run: preset of vla.py and options of train.py; one GPU each",
     )
     parser.add_argument("--cores", type=int, default=os.cpu_count())
-    parser.add_argument("--scenes", type=int, default=48_000)
-    parser.add_argument("--demo-seconds", type=float, default=105.0)
-    parser.add_argument("--more-demo-seconds", type=float, default=60.0)
-    parser.add_argument("--pretrain-minutes", type=float, default=1.0)
-    parser.add_argument("--train-minutes", type=float, default=16.0)
-    parser.add_argument("--polish-minutes", type=float, default=0.0)
+    parser.add_argument("--scenes", type=int, default=22_000)
+    parser.add_argument("--demo-seconds", type=float, default=75.0)
+    parser.add_argument("--more-demo-seconds", type=float, default=45.0)
+    parser.add_argument("--pretrain-minutes", type=float, default=0.6)
+    parser.add_argument("--train-minutes", type=float, default=6.9)
+    parser.add_argument("--polish-minutes", type=float, default=4.2)
     parser.add_argument("--init", type=Path, help="go on from this policy folder")
     parser.add_argument("--correction-seed", type=int, default=200_000)
-    parser.add_argument("--eval-episodes", type=int, default=256)
+    parser.add_argument("--eval-episodes", type=int, default=128)
     parser.add_argument("--status", action="store_true")
     args = parser.parse_args()
     if args.status:
         status(args.work)
         return
-    args.runs = dict(parse_run(text) for text in args.run or ["large=large"])
+    args.runs = dict(parse_run(text) for text in args.run or ["large=large --seed 1"])
     args.work.mkdir(parents=True, exist_ok=True)
     job = Job(args)
     try:

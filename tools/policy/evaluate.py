@@ -72,7 +72,7 @@ def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
     p = successes / n
     center = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return center - half, center + half
+    return max(0.0, center - half), min(1.0, center + half)
 
 
 def evaluate(args: argparse.Namespace) -> list[dict]:

@@ -32,7 +32,9 @@ class Recorder:
         out.mkdir(parents=True, exist_ok=True)
         self._next = len(list(out.glob(f"{self._name}-*.npz")))
 
-    def add(self, task: Task, seen: Observation, chunk: np.ndarray | None = None, aux: np.ndarray | None = None) -> None:
+    def add(
+        self, task: Task, seen: Observation, chunk: np.ndarray | None = None, aux: np.ndarray | None = None
+    ) -> None:
         """Record one frame with the labels of the task's present state, or with ``aux``."""
         frame = {
             "images": seen.images,

@@ -2,11 +2,12 @@
 
 Stage 1 pretrains the prefix on still scenes to predict where cube and goal are.
 Stage 2 clones the expert by flow matching, with the same prediction as a second
-loss. Demonstrations may still arrive during stage 1, corrections during stage 2. The moving average of the weights is exported again and again to
-``OUT/latest`` in the shipped form, at the end to ``OUT/final``. A second cycle at a
-lower rate ends in ``OUT/polished``.
+loss. Demonstrations may still arrive during stage 1, corrections during stage 2.
+The moving average of the weights is exported again and again to ``OUT/latest`` in
+the shipped form, at the end to ``OUT/final``. A second cycle at a lower rate ends
+in ``OUT/polished``.
 
-    python train.py --data data --out run --size base --pretrain-minutes 2 --minutes 18
+    python train.py --data data --out run --minutes 6.9 --polish-minutes 4.2
 """
 
 import argparse
@@ -336,27 +337,26 @@ class Trainer:
         self.stage("act", args.minutes, args.rate, act, self.validate_act, on_tick)
         self.save("final")
         if args.polish_minutes:
-            on_polish = lambda progress: on_tick(1.0)  # noqa: E731
-            self.stage("polish", args.polish_minutes, args.polish_rate, act, self.validate_act, on_polish)
+            self.stage("polish", args.polish_minutes, args.polish_rate, act, self.validate_act, on_tick)
             self.save("polished")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--data", type=Path, required=True, help="holds static/, demos/, corrections/ and the marks static.done, demos.done"
+        "--data", type=Path, required=True, help="static/, demos/, corrections/ and marks static.done, demos.done"
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--size", choices=PRESETS, default="base")
-    parser.add_argument("--pretrain-minutes", type=float, default=2.0)
-    parser.add_argument("--minutes", type=float, default=18.0)
+    parser.add_argument("--size", choices=PRESETS, default="large")
+    parser.add_argument("--pretrain-minutes", type=float, default=0.6)
+    parser.add_argument("--minutes", type=float, default=6.9)
     parser.add_argument("--polish-minutes", type=float, default=0.0, help="a second, gentler cycle on all data")
     parser.add_argument("--init", type=Path, help="go on from this policy folder; no stage 1")
     parser.add_argument("--pretrain-rate", type=float, default=1.5e-3)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--polish-rate", type=float, default=5e-4)
     parser.add_argument("--warmup", type=int, default=200, help="steps")
-    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--draws", type=int, default=4, help="flow times per frame")
     parser.add_argument("--correction-share", type=float, default=0.5, help="of a batch, at most")
     parser.add_argument("--first-export", type=float, default=0.1, help="share of stage 2")
