@@ -11,7 +11,7 @@ use crossbeam_queue::ArrayQueue;
 use flashrt_runtime::PixelFormat;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::code::SessionError;
+use crate::code::{ResultCode, SessionError};
 use crate::command::lock;
 use crate::config::JointConfig;
 use crate::io::{ImageRef, JointsRef, PushOutcome};
@@ -54,8 +54,8 @@ pub(crate) struct Inlet {
     pub max_age_ns: i64,
     pub free: ArrayQueue<Box<Slot>>,
     pub inbox: ArrayQueue<Box<Slot>>,
-    /// Serialises pushers of this port; the device thread does not take it.
-    pushing: Mutex<()>,
+    /// The slot that the next message is written into. Serialises pushers of this port; the device thread does not take it.
+    pushing: Mutex<Option<Box<Slot>>>,
     received: AtomicU64,
     refused: AtomicU64,
     pushed_out: AtomicU64,
@@ -95,7 +95,7 @@ impl Inlet {
             max_age_ns: (max_age_ms * 1e6) as i64,
             free,
             inbox: ArrayQueue::new(slots),
-            pushing: Mutex::new(()),
+            pushing: Mutex::new(None),
             received: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             pushed_out: AtomicU64::new(0),
@@ -153,26 +153,14 @@ impl Inlet {
         now_ns: i64,
         fill: impl FnOnce(&InletKind, &mut Slot) -> Result<(), SessionError>,
     ) -> PushOutcome {
-        let _one_pusher = lock(&self.pushing);
+        let mut next = lock(&self.pushing);
         self.received.fetch_add(1, Relaxed);
-        let slot = match self.free.pop() {
-            Some(slot) => Some(slot),
-            None => {
-                // The device thread is behind: the oldest waiting message gives way.
-                let oldest = self.inbox.pop();
-                self.pushed_out
-                    .fetch_add(u64::from(oldest.is_some()), Relaxed);
-                oldest.or_else(|| self.free.pop())
-            }
-        };
-        let Some(mut slot) = slot else {
-            return self.refuse(SessionError::new(
-                crate::ResultCode::Busy,
-                "every slot is in use",
-            ));
+        let Some(mut slot) = next.take().or_else(|| self.free.pop()) else {
+            return self.refuse(SessionError::new(ResultCode::Busy, "every slot is in use"));
         };
         if let Err(error) = fill(&self.kind, &mut slot) {
-            let _ = self.free.push(slot);
+            // A refused message costs no waiting one its place.
+            *next = Some(slot);
             return self.refuse(error);
         }
         slot.hash = xxh3_64(&slot.bytes);
@@ -180,6 +168,13 @@ impl Inlet {
         self.is_unstamped.store(stamp_ns == 0, Relaxed);
         // There are exactly as many slots as places.
         let _ = self.inbox.push(slot);
+        *next = self.free.pop().or_else(|| {
+            // The device thread is behind: the oldest waiting message gives way.
+            let oldest = self.inbox.pop();
+            self.pushed_out
+                .fetch_add(u64::from(oldest.is_some()), Relaxed);
+            oldest
+        });
         PushOutcome::Accepted
     }
 
@@ -231,8 +226,5 @@ impl Inlet {
 }
 
 fn wrong_kind(got: &str) -> SessionError {
-    SessionError::new(
-        crate::ResultCode::Shape,
-        format!("this port does not take {got}"),
-    )
+    SessionError::new(ResultCode::Shape, format!("this port does not take {got}"))
 }

@@ -300,7 +300,7 @@ fn scratch_inlets(config: &Config, width: usize) -> Vec<Inlet> {
                     encodings: v.encodings.clone(),
                 },
                 v.max_age_ms,
-                1,
+                2,
                 0,
             )
         })
@@ -309,7 +309,7 @@ fn scratch_inlets(config: &Config, width: usize) -> Vec<Inlet> {
         joints: config.state.joints.clone(),
         width,
     };
-    inlets.push(Inlet::new("state", kind, config.state.max_age_ms, 1, 0));
+    inlets.push(Inlet::new("state", kind, config.state.max_age_ms, 2, 0));
     inlets
 }
 
@@ -358,7 +358,7 @@ fn identify(
     }
     Ok(inlet.inbox.pop().map(|slot| {
         let hash = slot.hash;
-        // The one slot of a scratch inlet goes back.
+        // A scratch inlet has two slots: one is being filled, this one goes back.
         let _ = inlet.free.push(slot);
         (stamp_ns, hash)
     }))

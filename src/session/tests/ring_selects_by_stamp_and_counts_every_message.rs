@@ -182,3 +182,41 @@ fn case_38_a_zero_stamp_means_receive_time_and_is_flagged() {
     assert!(port.is_unstamped);
     assert!(!rig.port("state").is_unstamped);
 }
+
+#[test]
+fn a_refused_message_pushes_no_good_one_out() {
+    let rig = Rig::active(toy_config());
+    // The device thread is asleep in a tick: nothing is drained.
+    rig.push_all(1);
+    rig.control
+        .is_stuck
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    let tick = rig
+        .engine
+        .submit(flashrt_session::Command::Tick(Default::default()))
+        .unwrap();
+    rig.wait_for("the tick", || {
+        rig.control
+            .is_in_run
+            .load(std::sync::atomic::Ordering::SeqCst)
+    });
+    for i in 0..40 {
+        rig.push_image(i, rig.now() + i64::from(i));
+    }
+    let before = rig.port("images.front");
+    let short = [0u8; 5];
+    for _ in 0..40 {
+        rig.engine
+            .push_image("front", image(2, 2, "rgb8", 6, &short), rig.now());
+    }
+    let after = rig.port("images.front");
+    assert_eq!(
+        (after.pending, after.superseded),
+        (before.pending, before.superseded)
+    );
+    assert_eq!(after.refused, 40);
+    rig.control
+        .is_stuck
+        .store(false, std::sync::atomic::Ordering::SeqCst);
+    tick.wait(std::time::Duration::from_secs(20)).unwrap();
+}
