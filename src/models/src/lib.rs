@@ -19,3 +19,26 @@ pub mod weights;
 
 pub use error::Error;
 pub use tokenizer::{Tokenizer, WordList};
+
+/// Largest `config.json` or `stats.json`: room for a long word list.
+const MAX_TEXT_BYTES: u64 = 16 << 20;
+
+/// A small file whole, however long it claims to be.
+fn read_text(path: &std::path::Path) -> Result<Vec<u8>, Error> {
+    use std::io::Read as _;
+    let io = |source| Error::Io {
+        path: path.into(),
+        source,
+    };
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(io)?;
+    file.take(MAX_TEXT_BYTES + 1)
+        .read_to_end(&mut text)
+        .map_err(io)?;
+    if text.len() as u64 > MAX_TEXT_BYTES {
+        return Err(io(std::io::Error::other(format!(
+            "expected at most {MAX_TEXT_BYTES} bytes, got more"
+        ))));
+    }
+    Ok(text)
+}

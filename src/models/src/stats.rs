@@ -90,10 +90,7 @@ impl Stats {
     /// [`Error::Io`], [`Error::Json`], [`Error::Value`] for a missing pair, unequal lengths, a non-finite number,
     /// an empty range or a deviation that is not positive.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read(path).map_err(|source| Error::Io {
-            path: path.into(),
-            source,
-        })?;
+        let text = crate::read_text(path)?;
         Self::parse(&text, path)
     }
 
@@ -194,11 +191,15 @@ fn range(
         });
     }
     for (i, (l, h)) in low.iter().zip(high).enumerate() {
-        if !(l.is_finite() && h.is_finite() && h > l) {
+        // A narrower or wider range makes infinities of plain numbers.
+        let width = h - l;
+        if !(l.is_finite() && width.is_finite() && width >= f64::from(f32::MIN_POSITIVE)) {
             return Err(Error::Value {
                 key: high_key,
-                got: format!("{h} at {i}"),
-                rule: format!("expected a finite number above `{low_key}`, {l}"),
+                got: format!("{h:e} at {i}"),
+                rule: format!(
+                    "expected a finite number above `{low_key}`, {l:e}, with a finite difference"
+                ),
             });
         }
     }
@@ -258,9 +259,21 @@ fn quantiles(low: Vec<f64>, high: Vec<f64>) -> Result<ActionNorm, Error> {
         .zip(&high)
         .map(|(l, h)| (h - l + QUANTILE_EPSILON) / 2.0)
         .collect();
+    let mean: Vec<f32> = low.iter().zip(&half).map(|(l, s)| (l + s) as f32).collect();
+    let std: Vec<f32> = half.iter().map(|s| *s as f32).collect();
+    if let Some(i) = (0..std.len()).find(|&i| !(mean[i].is_finite() && std[i].is_finite())) {
+        return Err(Error::Value {
+            key: "action_q99",
+            got: format!("{:e} at {i}", high[i]),
+            rule: format!(
+                "expected a range whose middle and width fit f32, `action_q01` is {:e}",
+                low[i]
+            ),
+        });
+    }
     Ok(ActionNorm {
-        mean: low.iter().zip(&half).map(|(l, s)| (l + s) as f32).collect(),
-        std: half.iter().map(|s| *s as f32).collect(),
+        mean,
+        std,
         rows: 1,
         width: low.len(),
         clip: true,

@@ -131,7 +131,7 @@ impl WordList {
 fn bad_words(word: &str, rule: &str) -> Error {
     Error::Value {
         key: "words",
-        got: format!("{word:?}"),
+        got: format!("{:?}", word.chars().take(64).collect::<String>()),
         rule: rule.into(),
     }
 }

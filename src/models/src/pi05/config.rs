@@ -86,16 +86,25 @@ fn forty_eight() -> usize {
 /// Above this a dimension is a mistake, and products of four still fit 64 bits.
 const MAX_DIM: usize = 1 << 20;
 
+/// Bounds of dimensions that multiply work or memory while no weight shows them, or that there is a name for each of.
+const MAX_OF: [(&str, usize); 8] = [
+    ("depth", 256),
+    ("v_depth", 256),
+    ("image", 4096),
+    ("patch", 4096),
+    ("chunk", 4096),
+    ("steps", super::MAX_FLOW_STEPS as usize),
+    ("num_views", 16),
+    ("max_prompt_tokens", 4096),
+];
+
 impl Pi05Config {
     /// Reads and checks `config.json`.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Json`], and those of [`Pi05Config::check`].
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read(path).map_err(|source| Error::Io {
-            path: path.into(),
-            source,
-        })?;
+        let text = crate::read_text(path)?;
         let config: Pi05Config = serde_json::from_slice(&text).map_err(|source| Error::Json {
             path: path.into(),
             source,
@@ -139,8 +148,12 @@ impl Pi05Config {
             ("max_prompt_tokens", self.max_prompt_tokens),
             ("robot_dim", self.robot_dim()),
         ] {
-            if got == 0 || got > MAX_DIM {
-                return bad(key, got, format!("expected 1..={MAX_DIM}"));
+            let most = MAX_OF
+                .iter()
+                .find(|(k, _)| *k == key)
+                .map_or(MAX_DIM, |(_, most)| *most);
+            if got == 0 || got > most {
+                return bad(key, got, format!("expected 1..={most}"));
             }
         }
         if self.heads % self.kv != 0 {
