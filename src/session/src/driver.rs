@@ -405,7 +405,7 @@ impl Driver {
             let is_open = lock(&shared.publication);
             let is_current = *is_open && shared.generation.load(Acquire) == generation;
             if is_current {
-                self.chunk_id += 1;
+                self.chunk_id = self.chunk_id.wrapping_add(1);
                 shared.sink.chunk(&ChunkRef {
                     session: &self.names[self.active],
                     epoch: self.epochs[self.active],
@@ -513,7 +513,8 @@ impl Driver {
 
     /// A new epoch of set `set`. When it is the one that ticks, inputs, rows and holds of the old one are gone.
     fn begin_epoch(&mut self, set: usize, why: &str) -> Result<(), SessionError> {
-        self.epochs[set] += 1;
+        // A replayed log may stand at any number.
+        self.epochs[set] = self.epochs[set].wrapping_add(1);
         if set == self.active {
             self.leave_generation();
         }

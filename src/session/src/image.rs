@@ -8,6 +8,9 @@ use crate::io::ImageRef;
 /// Most views of one image port: the context keeps eight stamps, one of them is the joint state's.
 pub const MAX_VIEWS: usize = 7;
 
+/// Longest side of an image. The model's resize takes no longer one, and would refuse every tick until another image comes.
+pub const MAX_SIDE: u64 = 1 << 15;
+
 /// A view whose bytes are known to be there.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckedImage<'a> {
@@ -89,7 +92,7 @@ pub fn check<'a>(
         if step < row_bytes {
             return refuse(format!(
                 "step {step} < {row_bytes} ({} {width}x{height})",
-                image.encoding
+                cut(image.encoding)
             ));
         }
         // The last row needs no padding, as some drivers leave it out.
@@ -103,9 +106,14 @@ pub fn check<'a>(
             return refuse(format!(
                 "data has {} bytes, expected {expected} ({} {width}x{height}, step {step})",
                 image.data.len(),
-                image.encoding
+                cut(image.encoding)
             ));
         }
+    }
+    if width > MAX_SIDE || height > MAX_SIDE {
+        return refuse(format!(
+            "size {width}x{height}: expected at most {MAX_SIDE}x{MAX_SIDE}"
+        ));
     }
     let format = match image.encoding {
         "rgb8" => PixelFormat::Rgb8,
