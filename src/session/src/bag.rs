@@ -1,11 +1,12 @@
 //! Bags without ROS: rosbag2's MCAP files.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Seek, Write};
 use std::path::Path;
 
-use mcap::sans_io::{LinearReaderOptions, MessageReadEvent, MessageReader};
+use mcap::records::op;
+use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
 
 use crate::code::{ResultCode, SessionError};
 
@@ -125,11 +126,10 @@ fn plain_records(chunk: &[u8]) -> Option<&[u8]> {
 
 /// The reader counts the records of such a chunk without a look at its end (mcap 0.26): they must tile it.
 fn check_plain_chunks(mcap: &[u8]) -> Result<(), SessionError> {
-    const CHUNK: u8 = 6;
     let mut left = mcap.get(mcap::MAGIC.len()..).unwrap_or_default();
     // What does not split here ends early for the reader too, which says why.
     while let Some((opcode, body, rest)) = split_record(left) {
-        if opcode == CHUNK {
+        if opcode == op::CHUNK {
             let mut records = plain_records(body).unwrap_or_default();
             while !records.is_empty() {
                 let Some((_, _, next)) = split_record(records) else {
@@ -156,32 +156,146 @@ impl BagSource for McapSource<'_> {
         let options = LinearReaderOptions::default()
             .with_record_length_limit(MAX_RECORD_BYTES)
             .with_validate_chunk_crcs(true);
-        let mut reader = MessageReader::new_with_options(options);
+        let mut reader = LinearReader::new_with_options(options);
         let mut left: &[u8] = &self.bytes;
+        let mut tables = Tables::default();
         while let Some(event) = reader.next_event() {
-            let message = match event.map_err(corrupt)? {
-                MessageReadEvent::ReadRequest(wanted) => {
+            match event.map_err(corrupt)? {
+                LinearReadEvent::ReadRequest(wanted) => {
                     let (now, later) = left.split_at(wanted.min(left.len()));
                     reader.insert(now.len()).copy_from_slice(now);
                     reader.notify_read(now.len());
                     left = later;
-                    continue;
                 }
-                MessageReadEvent::Message(message) => message,
-            };
-            let channel = &message.channel;
-            let schema = channel.schema.as_ref();
-            if channel.message_encoding != "cdr" {
-                continue;
+                LinearReadEvent::Record { opcode, data } => tables.record(opcode, data, visit)?,
             }
-            visit(&BagMessage {
-                topic: &channel.topic,
-                type_name: schema.map_or("", |s| s.name.as_str()),
-                log_time_ns: message.log_time,
-                data: &message.data,
-            })?;
         }
         Ok(())
+    }
+}
+
+/// A channel as far as it is needed.
+#[derive(PartialEq, Eq)]
+struct Channel {
+    schema: u16,
+    topic: String,
+    is_cdr: bool,
+}
+
+/// Schemas and channels so far. Their records are parsed here, because the library makes room for a text of any claimed
+/// length before it reads it.
+#[derive(Default)]
+struct Tables {
+    schemas: HashMap<u16, String>,
+    channels: HashMap<u16, Channel>,
+}
+
+impl Tables {
+    fn record(
+        &mut self,
+        opcode: u8,
+        data: &[u8],
+        visit: &mut Visit<'_>,
+    ) -> Result<(), SessionError> {
+        let mut fields = Fields { opcode, data };
+        match opcode {
+            op::SCHEMA => {
+                let (id, name) = (fields.u16()?, fields.text()?);
+                if self.schemas.get(&id).is_some_and(|known| known != name) {
+                    return Err(record_error(format!(
+                        "schema {id} is defined twice, as {name:.80?}"
+                    )));
+                }
+                self.schemas.insert(id, name.to_string());
+            }
+            op::CHANNEL => {
+                let (id, schema) = (fields.u16()?, fields.u16()?);
+                let topic = fields.text()?.to_string();
+                let is_cdr = fields.text()? == "cdr";
+                if schema != 0 && !self.schemas.contains_key(&schema) {
+                    return Err(record_error(format!(
+                        "channel {id} has schema {schema}, which is not there"
+                    )));
+                }
+                let channel = Channel {
+                    schema,
+                    topic,
+                    is_cdr,
+                };
+                if self
+                    .channels
+                    .get(&id)
+                    .is_some_and(|known| *known != channel)
+                {
+                    return Err(record_error(format!("channel {id} is defined twice")));
+                }
+                self.channels.insert(id, channel);
+            }
+            op::MESSAGE => {
+                let id = fields.u16()?;
+                // Sequence; then the time of publication behind the one of recording.
+                fields.take(4)?;
+                let log_time_ns = fields.u64()?;
+                fields.take(8)?;
+                let channel = self.channels.get(&id).ok_or_else(|| {
+                    record_error(format!("a message has channel {id}, which is not there"))
+                })?;
+                if channel.is_cdr {
+                    visit(&BagMessage {
+                        topic: &channel.topic,
+                        type_name: self.schemas.get(&channel.schema).map_or("", String::as_str),
+                        log_time_ns,
+                        data: fields.data,
+                    })?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn record_error(message: String) -> SessionError {
+    SessionError::new(ResultCode::Corrupt, format!("mcap: {message}"))
+}
+
+/// What is left of a record.
+struct Fields<'a> {
+    opcode: u8,
+    data: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], SessionError> {
+        let Some((field, rest)) = self.data.split_at_checked(count) else {
+            return Err(record_error(format!(
+                "record {:#04x}: a field of {count} bytes, but {} are left",
+                self.opcode,
+                self.data.len()
+            )));
+        };
+        self.data = rest;
+        Ok(field)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], SessionError> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(N)?);
+        Ok(out)
+    }
+    fn u16(&mut self) -> Result<u16, SessionError> {
+        self.array().map(u16::from_le_bytes)
+    }
+    fn u64(&mut self) -> Result<u64, SessionError> {
+        self.array().map(u64::from_le_bytes)
+    }
+    fn text(&mut self) -> Result<&'a str, SessionError> {
+        let length = u32::from_le_bytes(self.array()?) as usize;
+        std::str::from_utf8(self.take(length)?).map_err(|e| {
+            record_error(format!(
+                "record {:#04x}: a text is not UTF-8: {e}",
+                self.opcode
+            ))
+        })
     }
 }
 

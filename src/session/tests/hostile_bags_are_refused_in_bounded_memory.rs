@@ -162,6 +162,24 @@ fn a_few_bytes_that_unpack_to_gigabytes_are_corrupt() {
 }
 
 #[test]
+fn texts_of_four_gigabytes_are_corrupt() {
+    let long = u32::MAX.to_le_bytes();
+    let schema = [&[1, 0], &long[..], &[0; 20]].concat();
+    let topic = [&[1, 0, 0, 0], &long[..], &[0; 20]].concat();
+    let length = |body: &[u8]| body.len() as u64;
+    for (what, body) in [(3, schema), (4, topic)] {
+        for in_chunk in [false, true] {
+            let mut hostile = record(what, length(&body), &body);
+            if in_chunk {
+                hostile = chunk("", length(&hostile), length(&hostile), &hostile);
+            }
+            let error = read(&file(&[hostile])).unwrap_err();
+            assert!(error.message.contains("4294967295"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn every_cut_of_a_bag_is_corrupt_or_whole_messages() {
     let whole = good();
     for length in 0..whole.len() {
