@@ -127,20 +127,26 @@ fn plain_records(chunk: &[u8]) -> Option<&[u8]> {
 /// The reader counts the records of such a chunk without a look at its end (mcap 0.26): they must tile it.
 fn check_plain_chunks(mcap: &[u8]) -> Result<(), SessionError> {
     let mut left = mcap.get(mcap::MAGIC.len()..).unwrap_or_default();
-    // What does not split here ends early for the reader too, which says why.
-    while let Some((opcode, body, rest)) = split_record(left) {
+    // Behind the footer stands the end magic, shorter than any record.
+    while left.len() > mcap::MAGIC.len() {
+        let Some((opcode, body, rest)) = split_record(left) else {
+            return Err(record_error(format!(
+                "the record at byte {} goes beyond the end of the file",
+                mcap.len() - left.len()
+            )));
+        };
+        if opcode == op::FOOTER {
+            break;
+        }
         if opcode == op::CHUNK {
             let mut records = plain_records(body).unwrap_or_default();
             while !records.is_empty() {
                 let Some((_, _, next)) = split_record(records) else {
-                    return Err(SessionError::new(
-                        ResultCode::Corrupt,
-                        format!(
-                            "mcap: a record in the chunk at byte {} goes beyond the chunk, of which {} bytes are left",
+                    return Err(record_error(format!(
+                            "a record in the chunk at byte {} goes beyond the chunk, of which {} bytes are left",
                             mcap.len() - left.len(),
                             records.len()
-                        ),
-                    ));
+                        )));
                 };
                 records = next;
             }

@@ -127,7 +127,15 @@ fn lengths_that_no_file_has_are_corrupt() {
         ),
         ("a message of no channel", vec![record(5, 30, &[0; 30])]),
     ] {
-        let result = std::panic::catch_unwind(|| read(&file(&records)));
+        let whole = file(&records);
+        // Cut too: the reader looks into a chunk before its end has come.
+        for length in 0..whole.len() {
+            let cut = std::panic::catch_unwind(|| read(&whole[..length]));
+            assert!(cut
+                .unwrap_or_else(|_| panic!("{what}, cut at {length}: panicked"))
+                .is_err());
+        }
+        let result = std::panic::catch_unwind(|| read(&whole));
         let error = result
             .unwrap_or_else(|_| panic!("{what}: panicked"))
             .expect_err(what);
