@@ -90,7 +90,7 @@ fn verify_finds_the_demo_policy_closed_also_in_a_fresh_process() {
 
 #[test]
 fn bench_prints_json_with_counts() {
-    for what in ["tick", "capsule"] {
+    for what in ["tick", "capsule", "pipeline"] {
         let out = flashrt(&["bench", what, "--config", DEMO, "--count", "3", "--json"]);
         assert!(out.status.success(), "{}", text(&out.stderr));
         let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -100,6 +100,22 @@ fn bench_prints_json_with_counts() {
             .iter()
             .all(|s| s["count"] == 3 && s["p50_us"].as_f64().unwrap() >= 0.0));
     }
+}
+
+#[test]
+fn bench_memory_counts_what_it_did() {
+    let out = flashrt(&[
+        "bench", "memory", "--config", DEMO, "--count", "100", "--json",
+    ]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let memory = &value["memory"];
+    assert_eq!(
+        (&memory["ticks"], &memory["snapshots"], &memory["restores"]),
+        (&100.into(), &1.into(), &1.into())
+    );
+    // The weights alone are 13 MiB.
+    assert!(memory["resident_before"].as_u64().unwrap() > 13 << 20);
 }
 
 #[test]

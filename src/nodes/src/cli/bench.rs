@@ -1,4 +1,5 @@
-//! `flashrt bench`: the time of a tick, and of a capsule against a plain copy of the same bytes in the same run.
+//! `flashrt bench`: the time of a tick and of the parts around the model, of a capsule against a plain copy of the same bytes
+//! in the same run, and the memory of a long run.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,22 +10,36 @@ use flashrt_runtime::KEY_INHERIT;
 
 use super::output::{self, say};
 use super::policy::{plan, Inputs, Policy};
-use super::table;
+use super::{pipeline, table};
 
 /// Runs before the clock starts.
-const WARM_UP: usize = 20;
+pub const WARM_UP: usize = 20;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum What {
     /// Inputs set, plan run to its end, actions read.
     Tick,
+    /// What is around the model: message to ring, ring to port bytes, chunk to publish.
+    Pipeline,
     /// Snapshot and restore, to verified completion.
     Capsule,
+    /// Resident memory over --count ticks with snapshots and restores.
+    Memory,
+}
+
+impl What {
+    /// Unit of the table and how many microseconds it has.
+    fn unit(self) -> (&'static str, f64) {
+        match self {
+            What::Tick => ("ms", 1e3),
+            What::Pipeline | What::Capsule | What::Memory => ("us", 1.0),
+        }
+    }
 }
 
 /// Times of one thing, microseconds.
-struct Series {
+pub struct Series {
     name: String,
     micros: Vec<f64>,
     bytes: Option<u64>,
@@ -45,15 +60,21 @@ impl Series {
             work(WARM_UP + i)?;
             micros.push(start.elapsed().as_secs_f64() * 1e6);
         }
-        micros.sort_by(f64::total_cmp);
-        Ok(Series {
-            name: name.into(),
-            micros,
-            bytes: None,
-        })
+        Ok(Series::of(name.into(), micros))
     }
 
-    fn of_bytes(mut self, bytes: u64) -> Series {
+    /// Times that were taken elsewhere, in any order.
+    pub fn of(name: String, mut micros: Vec<f64>) -> Series {
+        micros.sort_by(f64::total_cmp);
+        Series {
+            name,
+            micros,
+            bytes: None,
+        }
+    }
+
+    /// The same, of so many bytes each.
+    pub fn of_bytes(mut self, bytes: u64) -> Series {
         self.bytes = Some(bytes);
         self
     }
@@ -78,10 +99,13 @@ impl Series {
         })
     }
 
-    fn row(&self) -> Vec<String> {
+    fn row(&self, unit_us: f64) -> Vec<String> {
         let size = self.bytes.map(table::bytes).unwrap_or_default();
         let mut row = vec![self.name.clone(), self.micros.len().to_string(), size];
-        row.extend([0.5, 0.99, 1.0].map(|q| format!("{:.3}", self.quantile(q) / 1e3)));
+        row.extend([0.5, 0.99, 1.0].map(|q| {
+            let value = self.quantile(q) / unit_us;
+            format!("{value:.*}", if value < 100.0 { 2 } else { 1 })
+        }));
         row
     }
 }
@@ -93,36 +117,67 @@ impl Series {
 pub fn run(what: What, config: &Path, count: usize, is_json: bool) -> Result<()> {
     ensure!(count > 0, "--count must be at least 1");
     let mut policy = Policy::load(config)?;
-    let series = match what {
-        What::Tick => ticks(&mut policy, count)?,
-        What::Capsule => capsules(&mut policy, count)?,
-    };
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let (backend, isa, threads) = (
         policy.context.backend(),
-        policy.context.isa(),
+        policy.context.isa().to_string(),
         policy.context.threads(),
     );
+    let mut memory = None;
+    let series = match what {
+        What::Tick => ticks(&mut policy, count)?,
+        What::Capsule => capsules(&mut policy, count)?,
+        What::Pipeline => pipeline::series(engine_config(policy), count)?,
+        What::Memory => {
+            memory = Some(pipeline::memory(engine_config(policy), count)?);
+            Vec::new()
+        }
+    };
     if is_json {
         let all: Vec<_> = series.iter().map(Series::json).collect();
+        let memory = memory.map(|m| {
+            serde_json::json!({
+                "ticks": m.ticks, "snapshots": m.snapshots, "restores": m.restores,
+                "resident_before": m.before, "resident_after": m.after,
+                "growth": i128::from(m.after) - i128::from(m.before),
+            })
+        });
         say!(
             "{}",
             serde_json::json!({
                 "backend": backend.to_string(), "isa": isa, "threads": threads, "cores": cores,
-                "warm_up": WARM_UP, "series": all,
+                "warm_up": WARM_UP, "series": all, "memory": memory,
             })
         );
-    } else {
-        say!("{backend}, {isa}, {threads} threads on {cores} cores, {WARM_UP} runs of warm-up");
-        output::print(format_args!(
-            "{}",
-            table::plain(
-                &["what", "runs", "size", "p50 ms", "p99 ms", "max ms"],
-                series.iter().map(Series::row)
-            )
-        ))?;
+        return Ok(());
     }
-    Ok(())
+    say!("{backend}, {isa}, {threads} threads on {cores} cores, {WARM_UP} runs of warm-up");
+    if let Some(m) = memory {
+        say!(
+            "resident memory over {} ticks, {} snapshots, {} restores: {} kB before, {} kB after, growth {} kB",
+            m.ticks,
+            m.snapshots,
+            m.restores,
+            m.before / 1024,
+            m.after / 1024,
+            (i128::from(m.after) - i128::from(m.before)) / 1024
+        );
+        return Ok(());
+    }
+    let (unit, unit_us) = what.unit();
+    let [p50, p99, max] = ["p50", "p99", "max"].map(|q| format!("{q} {unit}"));
+    output::print(format_args!(
+        "{}",
+        table::plain(
+            &["what", "runs", "size", &p50, &p99, &max],
+            series.iter().map(|s| s.row(unit_us))
+        )
+    ))
+}
+
+/// The deployment file alone: the engine loads a model of its own, and two would be in memory.
+fn engine_config(policy: Policy) -> flashrt_session::Config {
+    policy.config
 }
 
 fn ticks(policy: &mut Policy, count: usize) -> Result<Vec<Series>> {

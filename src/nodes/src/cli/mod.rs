@@ -10,6 +10,7 @@
 pub mod bench;
 pub mod describe;
 pub mod output;
+pub mod pipeline;
 pub mod policy;
 pub mod replay;
 pub mod table;
