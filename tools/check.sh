@@ -87,8 +87,8 @@ ros_checks() {
   check "layers" in_ros python3 tools/layers.py
   check "colcon build" in_ros tools/ros/build.sh
   if [ "${results[-1]}" != ok ]; then return; fi
-  check "clippy of the node" in_ros tools/ros/cargo.sh clippy --locked --release -p flashrt-nodes --features ros --bins --lib -- -D warnings
-  check "Rust tests of the node" in_ros tools/ros/cargo.sh test --locked --release -p flashrt-nodes --features ros --lib
+  check "clippy of the node" in_ros tools/ros/cargo.sh clippy --locked --release -p flashrt-nodes --features ros --bins --lib --test "ros_*" -- -D warnings
+  check "Rust tests of the node" in_ros tools/ros/cargo.sh test --locked --release -p flashrt-nodes --features ros --lib --test "ros_*"
   check "interfaces from C++" in_ros ctest --test-dir build/flashrt_ros --tests-regex interfaces_cpp --output-on-failure
   check "ROS tests" in_ros python3 -m pytest test
   # In the demo's Python, which has the simulator. PyTorch is no part of it: the tests of training skip, and say so.

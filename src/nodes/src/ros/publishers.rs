@@ -159,79 +159,33 @@ impl Publishers {
 
 impl Sink for Publishers {
     fn chunk(&self, chunk: &ChunkRef<'_>) {
-        self.chunk.publish(&self.node, |message| {
-            message.header.stamp = convert::time(chunk.stamp_ns);
-            convert::set_text(&mut message.session, chunk.session);
-            message.epoch = chunk.epoch;
-            message.tick = chunk.tick;
-            message.chunk_id = chunk.chunk_id;
-            message.observation_age = convert::duration(chunk.observation_age_ns);
-            message.context_stamp = convert::time(chunk.context_stamp_ns);
-            message.context_age_ticks = chunk.context_age_ticks;
-            message.dt = convert::duration(chunk.dt_ns);
-            convert::set_texts(&mut message.names, chunk.names);
-            convert::set_texts(&mut message.units, chunk.units);
-            convert::set_text(&mut message.representation, chunk.representation);
-            message.horizon = chunk.horizon;
-            message.execute_rows = chunk.execute_rows;
-            convert::set_values(&mut message.data, chunk.data);
-        });
+        self.chunk
+            .publish(&self.node, |message| fill_chunk(message, chunk));
     }
 
     fn command(&self, command: &CommandRef<'_>) {
-        let stamp = convert::time(command.stamp_ns);
         match lock(&self.command).as_ref() {
             None => {}
-            Some(CommandOutput::Trajectory(output)) => output.publish(&self.node, |message| {
-                message.header.stamp = stamp;
-                convert::set_texts(&mut message.joint_names, command.names);
-                convert::resize(&mut message.points, 1);
-                let point = &mut message.points[0];
-                convert::set_values(&mut point.positions, command.positions);
-                point.time_from_start = convert::duration(command.dt_ns);
-            }),
-            Some(CommandOutput::Array(output)) => output.publish(&self.node, |message| {
-                convert::set_values(&mut message.data, command.positions);
-            }),
-            Some(CommandOutput::JointState(output)) => output.publish(&self.node, |message| {
-                message.header.stamp = stamp;
-                convert::set_texts(&mut message.name, command.names);
-                convert::set_values(&mut message.position, command.positions);
-            }),
+            Some(CommandOutput::Trajectory(output)) => {
+                output.publish(&self.node, |message| fill_trajectory(message, command));
+            }
+            Some(CommandOutput::Array(output)) => {
+                output.publish(&self.node, |message| fill_array(message, command));
+            }
+            Some(CommandOutput::JointState(output)) => {
+                output.publish(&self.node, |message| fill_joint_state(message, command));
+            }
         }
     }
 
     fn tick_log(&self, record: &TickRecord) {
-        if !self
+        if self
             .is_tick_log_on
             .load(std::sync::atomic::Ordering::Relaxed)
         {
-            return;
+            self.tick_log
+                .publish(&self.node, |message| fill_tick_log(message, record));
         }
-        self.tick_log.publish(&self.node, |message| {
-            message.header.stamp = convert::time(record.stamp_ns);
-            convert::set_text(&mut message.session, &record.session);
-            message.epoch = record.epoch;
-            message.tick = record.tick;
-            message.code = record.code.number();
-            convert::set_text(&mut message.plan, record.plan);
-            message.key = record.key;
-            convert::resize(&mut message.ports, record.ports.len());
-            for (slot, port) in message.ports.iter_mut().zip(&record.ports) {
-                convert::set_text(&mut slot.name, &port.name);
-                slot.stamp = convert::time(port.stamp_ns);
-                slot.hash = port.hash;
-                slot.is_new = port.is_new;
-            }
-            convert::set_text(&mut message.prompt, &record.prompt);
-            message.actions_hash = record.actions_hash;
-            message.latency_ms = record.latency_ms;
-            message.chunk_id = record.chunk_id;
-            convert::set_text(&mut message.operation, record.operation);
-            convert::set_text(&mut message.capsule, &record.capsule);
-            convert::set_text(&mut message.target, &record.target);
-            convert::set_text(&mut message.options, &record.options);
-        });
     }
 
     fn event(&self, event: Event) {
@@ -248,6 +202,68 @@ impl Sink for Publishers {
     }
 }
 
+fn fill_chunk(message: &mut flashrt_msg::ActionChunk, chunk: &ChunkRef<'_>) {
+    message.header.stamp = convert::time(chunk.stamp_ns);
+    convert::set_text(&mut message.session, chunk.session);
+    message.epoch = chunk.epoch;
+    message.tick = chunk.tick;
+    message.chunk_id = chunk.chunk_id;
+    message.observation_age = convert::duration(chunk.observation_age_ns);
+    message.context_stamp = convert::time(chunk.context_stamp_ns);
+    message.context_age_ticks = chunk.context_age_ticks;
+    message.dt = convert::duration(chunk.dt_ns);
+    convert::set_texts(&mut message.names, chunk.names);
+    convert::set_texts(&mut message.units, chunk.units);
+    convert::set_text(&mut message.representation, chunk.representation);
+    message.horizon = chunk.horizon;
+    message.execute_rows = chunk.execute_rows;
+    convert::set_values(&mut message.data, chunk.data);
+}
+
+fn fill_trajectory(message: &mut trajectory_msg::JointTrajectory, command: &CommandRef<'_>) {
+    message.header.stamp = convert::time(command.stamp_ns);
+    convert::set_texts(&mut message.joint_names, command.names);
+    convert::resize(&mut message.points, 1);
+    let point = &mut message.points[0];
+    convert::set_values(&mut point.positions, command.positions);
+    point.time_from_start = convert::duration(command.dt_ns);
+}
+
+fn fill_array(message: &mut std_msg::Float64MultiArray, command: &CommandRef<'_>) {
+    convert::set_values(&mut message.data, command.positions);
+}
+
+fn fill_joint_state(message: &mut sensor_msg::JointState, command: &CommandRef<'_>) {
+    message.header.stamp = convert::time(command.stamp_ns);
+    convert::set_texts(&mut message.name, command.names);
+    convert::set_values(&mut message.position, command.positions);
+}
+
+fn fill_tick_log(message: &mut flashrt_msg::TickLog, record: &TickRecord) {
+    message.header.stamp = convert::time(record.stamp_ns);
+    convert::set_text(&mut message.session, &record.session);
+    message.epoch = record.epoch;
+    message.tick = record.tick;
+    message.code = record.code.number();
+    convert::set_text(&mut message.plan, record.plan);
+    message.key = record.key;
+    convert::resize(&mut message.ports, record.ports.len());
+    for (slot, port) in message.ports.iter_mut().zip(&record.ports) {
+        convert::set_text(&mut slot.name, &port.name);
+        slot.stamp = convert::time(port.stamp_ns);
+        slot.hash = port.hash;
+        slot.is_new = port.is_new;
+    }
+    convert::set_text(&mut message.prompt, &record.prompt);
+    message.actions_hash = record.actions_hash;
+    message.latency_ms = record.latency_ms;
+    message.chunk_id = record.chunk_id;
+    convert::set_text(&mut message.operation, record.operation);
+    convert::set_text(&mut message.capsule, &record.capsule);
+    convert::set_text(&mut message.target, &record.target);
+    convert::set_text(&mut message.options, &record.options);
+}
+
 impl Publishers {
     fn operation_done(&self, outcome: &Outcome) {
         if !outcome.code.is_ok() {
@@ -259,6 +275,116 @@ impl Publishers {
                 outcome.code,
                 outcome.message
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashrt_session::{ResultCode, TickPortRecord};
+
+    /// Where a message keeps its texts and sequences: the client library's C allocator gave these, not Rust's.
+    fn places(
+        chunk: &flashrt_msg::ActionChunk,
+        log: &flashrt_msg::TickLog,
+        command: &trajectory_msg::JointTrajectory,
+    ) -> Vec<usize> {
+        let mut all = vec![
+            chunk.session.as_ptr() as usize,
+            chunk.names.as_ptr() as usize,
+            chunk.units.as_ptr() as usize,
+            chunk.representation.as_ptr() as usize,
+            chunk.data.as_ptr() as usize,
+            log.session.as_ptr() as usize,
+            log.plan.as_ptr() as usize,
+            log.ports.as_ptr() as usize,
+            log.prompt.as_ptr() as usize,
+            command.joint_names.as_ptr() as usize,
+            command.points.as_ptr() as usize,
+            command.points[0].positions.as_ptr() as usize,
+        ];
+        all.extend(chunk.names.iter().map(|name| name.as_ptr() as usize));
+        all.extend(chunk.units.iter().map(|unit| unit.as_ptr() as usize));
+        all.extend(log.ports.iter().map(|port| port.name.as_ptr() as usize));
+        all.extend(
+            command
+                .joint_names
+                .iter()
+                .map(|name| name.as_ptr() as usize),
+        );
+        all
+    }
+
+    #[test]
+    fn a_thousand_ticks_keep_every_sequence_where_it_is() {
+        let names: Vec<String> = ["shoulder_pan", "gripper"].map(String::from).into();
+        let units: Vec<String> = ["rad", "percent"].map(String::from).into();
+        let mut record = TickRecord::with_capacity(2);
+        (record.session, record.prompt) = ("main".into(), "put the cube on the red pad".into());
+        (record.plan, record.code) = ("full", ResultCode::Ok);
+        let mut messages = (
+            flashrt_msg::ActionChunk::default(),
+            flashrt_msg::TickLog::default(),
+            trajectory_msg::JointTrajectory::default(),
+        );
+        let mut first = Vec::new();
+        for tick in 0..1000_u32 {
+            let data: Vec<f32> = (0..32).map(|i| (i * tick) as f32).collect();
+            let positions = [f64::from(tick), 0.5];
+            fill_chunk(
+                &mut messages.0,
+                &ChunkRef {
+                    session: "main",
+                    epoch: 1,
+                    tick: tick.into(),
+                    chunk_id: tick.into(),
+                    stamp_ns: i64::from(tick) * 100_000_000,
+                    observation_age_ns: 5,
+                    context_stamp_ns: 7,
+                    context_age_ticks: 0,
+                    dt_ns: 100_000_000,
+                    names: &names,
+                    units: &units,
+                    representation: "absolute",
+                    horizon: 16,
+                    execute_rows: 8,
+                    data: &data,
+                },
+            );
+            record.tick = tick.into();
+            record.ports.clear();
+            for name in ["images.workspace", "state"] {
+                record.ports.push(TickPortRecord {
+                    name: name.into(),
+                    stamp_ns: tick.into(),
+                    hash: u64::from(tick) + 3,
+                    is_new: tick % 2 == 0,
+                });
+            }
+            fill_tick_log(&mut messages.1, &record);
+            let command = CommandRef {
+                session: "main",
+                epoch: 1,
+                chunk_id: tick.into(),
+                row: 0,
+                is_hold: false,
+                stamp_ns: tick.into(),
+                dt_ns: 100_000_000,
+                names: &names,
+                positions: &positions,
+            };
+            fill_trajectory(&mut messages.2, &command);
+            // They carry this tick, not an earlier one.
+            assert_eq!(messages.0.data.as_slice(), data);
+            assert_eq!(messages.1.ports[1].hash, u64::from(tick) + 3);
+            assert_eq!(messages.2.points[0].positions.as_slice(), positions);
+            let now = places(&messages.0, &messages.1, &messages.2);
+            if tick == 0 {
+                first = now;
+            } else {
+                assert_eq!(now, first, "tick {tick}");
+            }
         }
     }
 }
