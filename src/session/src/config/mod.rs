@@ -259,8 +259,6 @@ pub struct CapsulesConfig {
     pub host_budget_mib: u64,
     /// Tier when a snapshot does not say.
     pub default_tier: Tier,
-    /// Folder of stored capsules; `None`: none.
-    pub directory: Option<PathBuf>,
 }
 
 /// The deployment file, checked.
@@ -330,8 +328,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Makes `model.weights` and `capsules.directory` absolute: `$share/x` is below the package's share folder, any
-    /// other relative path is below `base` (the folder of the deployment file).
+    /// Makes `model.weights` absolute: `$share/x` is below the package's share folder, any other relative path is below
+    /// `base` (the folder of the deployment file).
     ///
     /// # Errors
     /// `$share` is used and `share` is `None`.
@@ -351,9 +349,6 @@ impl Config {
             }
         };
         self.model.weights = resolve("model.weights", &self.model.weights)?;
-        if let Some(directory) = &self.capsules.directory {
-            self.capsules.directory = Some(resolve("capsules.directory", directory)?);
-        }
         Ok(())
     }
 

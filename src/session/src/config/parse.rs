@@ -328,11 +328,6 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
         max_age_ms: r.float("ports.state.max_age_ms"),
         reliability: reliability(&r.text("ports.state.reliability")),
     };
-    let directory = r
-        .values
-        .get("capsules.directory")
-        .and_then(Yaml::as_str)
-        .map(PathBuf::from);
     let sessions = r.texts("sessions");
     if let Some(bad) = sessions.iter().find(|s| !is_plain_name(s)) {
         return Err(r.error(
@@ -405,7 +400,6 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
             device_budget_mib: r.int("capsules.device_budget_mib") as u64,
             host_budget_mib: r.int("capsules.host_budget_mib") as u64,
             default_tier: Tier::from_name(&r.text("capsules.default_tier")).unwrap_or(Tier::Device),
-            directory,
         },
         status_rate_hz: r.float("status.rate_hz"),
         tick_log: r.flag("tick_log"),

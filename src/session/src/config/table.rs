@@ -125,7 +125,6 @@ pub const KEYS: &[Key] = &[
     key("capsules.device_budget_mib", Int(0, 1 << 20), "MiB", Value("64"), "memory of the device tier"),
     key("capsules.host_budget_mib", Int(0, 1 << 20), "MiB", Value("256"), "memory of the host tier"),
     key("capsules.default_tier", OneOf(&["device", "host"]), "", Value("device"), "tier of a snapshot that does not say"),
-    key("capsules.directory", Name, "path", Absent, "folder of stored capsules; left out: none"),
     key("status.rate_hz", Float(0.1, 100.0), "Hz", Value("2"), "rate of ~/status"),
     key("tick_log", Bool, "", Value("true"), "publish ~/tick_log, which exact replay follows"),
 ];
