@@ -9,8 +9,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=out/bench
 config=config/so101_demo.yaml
 count=${COUNT:-1000} ticks=${TICKS:-10000}
-mkdir -p "$out"
-rm -f "$out"/*.json "$out"/*.txt
 
 say() { printf '%s\n' "$@"; }
 
@@ -62,7 +60,9 @@ bench() {
   [ "${BENCH_ALL:-0}" = 0 ] || cargo bench --locked --workspace --benches 2>&1 | tee "$out/criterion.txt"
 }
 
-if [ "${1:-}" = --make-torch ]; then make_torch; exit; fi
+if [ "${1:-}" = --make-torch ]; then make_torch; exit; fi # called by pytorch() above, in the demo's environment
+mkdir -p "$out"
+rm -f "$out"/*.json "$out"/*.txt
 CARGO_TARGET_DIR=target cargo build --locked --quiet --release --package flashrt-nodes --bin flashrt
 bench | tee "$out/report.txt"
 say "" "bench: this text and the JSON files are in $out"
