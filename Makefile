@@ -21,7 +21,7 @@ ros:
 	@tools/check.sh ros
 
 demo:
-	@EPISODES="$(EPISODES)" RECORD="$(RECORD)" tools/demo/run.sh
+	@exec env EPISODES="$(EPISODES)" RECORD="$(RECORD)" tools/demo/run.sh
 
 bench:
 	@tools/bench.sh
