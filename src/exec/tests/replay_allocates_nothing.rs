@@ -1,36 +1,12 @@
 //! A tick of submitting and synchronising allocates and frees nothing, on any thread. One test, alone
-//! in its binary, since the counters see the whole process.
+//! in its binary.
 
 use flashrt_exec::{Context, CpuOptions, Error, Pool, Space, StreamId, StreamOrder, KEY_INHERIT};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::SeqCst};
 
-struct Counting;
+#[path = "../../../test/support/heap.rs"]
+mod heap;
 
-static CALLS: AtomicUsize = AtomicUsize::new(0);
-static LIVE: AtomicIsize = AtomicIsize::new(0);
-
-// SAFETY: every call goes to the system allocator as it came; only counters are added.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.fetch_add(1, SeqCst);
-        LIVE.fetch_add(layout.size() as isize, SeqCst);
-        // SAFETY: the caller's duties are those of the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        CALLS.fetch_add(1, SeqCst);
-        LIVE.fetch_sub(layout.size() as isize, SeqCst);
-        // SAFETY: as above; `ptr` came from `alloc` here, so from the system allocator.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn ticks(order: StreamOrder, threads: usize) -> Result<usize, Error> {
+fn ticks(order: StreamOrder, threads: usize) -> Result<u64, Error> {
     let ctx = Context::cpu(CpuOptions { threads, order })?;
     let (s0, s1) = (StreamId(0), ctx.stream(-5)?);
     let input = ctx.alloc("input", Space::Host, 4096)?;
@@ -89,7 +65,7 @@ fn ticks(order: StreamOrder, threads: usize) -> Result<usize, Error> {
     for n in 0..20 {
         tick(n)?;
     }
-    let before = CALLS.load(SeqCst);
+    let before = heap::taken() + heap::freed();
     for n in 0..1000 {
         tick(n)?;
         if n % 250 == 0 {
@@ -97,11 +73,12 @@ fn ticks(order: StreamOrder, threads: usize) -> Result<usize, Error> {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
     }
-    Ok(CALLS.load(SeqCst) - before)
+    Ok((heap::taken() + heap::freed()) - before)
 }
 
 #[test]
 fn a_tick_allocates_nothing_and_a_discarded_context_leaks_nothing() {
+    heap::count_this_thread();
     for threads in [1, 3] {
         for order in [
             StreamOrder::Submission,
@@ -135,10 +112,10 @@ fn a_tick_allocates_nothing_and_a_discarded_context_leaks_nothing() {
         assert_eq!(big.bytes(), 1 << 20);
     };
     discard();
-    let before = LIVE.load(SeqCst);
+    let before = heap::live_bytes();
     for _ in 0..4 {
         discard();
     }
-    let leaked = LIVE.load(SeqCst) - before;
+    let leaked = heap::live_bytes() - before;
     assert!(leaked < 1024, "{leaked} bytes stayed behind");
 }

@@ -196,9 +196,9 @@ fn range(
         if !(l.is_finite() && width.is_finite() && width >= f64::from(f32::MIN_POSITIVE)) {
             return Err(Error::Value {
                 key: high_key,
-                got: format!("{h:e} at {i}"),
+                got: format!("{h:?} at {i}"),
                 rule: format!(
-                    "expected a finite number above `{low_key}`, {l:e}, with a finite difference"
+                    "expected a finite number above `{low_key}`, {l:?}, with a finite difference"
                 ),
             });
         }

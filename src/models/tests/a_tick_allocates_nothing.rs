@@ -2,40 +2,13 @@
 //! variant changes.
 
 mod common;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+#[path = "../../../test/support/heap.rs"]
+mod heap;
 
 use common::drive;
 use flashrt_exec::KEY_INHERIT;
 use flashrt_models::pi05::Pi05Options;
 use flashrt_runtime::{ImageView, InputData, LiveSet, PlanId, PortId, Producer};
-
-/// Counts every allocation of every thread.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.dealloc(p, layout) }
-    }
-    unsafe fn realloc(&self, p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.realloc(p, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 struct Tick {
     set: LiveSet,
@@ -80,6 +53,7 @@ impl Tick {
 
 #[test]
 fn a_tick_allocates_nothing() {
+    heap::count_this_thread();
     let ctx = drive::context(2);
     let set = drive::demo(&ctx, Pi05Options::default())
         .build("a")
@@ -96,9 +70,9 @@ fn a_tick_allocates_nothing() {
     (0..15).for_each(|k| tick.run(k));
     tick.set.set_hot(true);
     let before = tick.set.hot_contract();
-    let count = ALLOCATIONS.load(Ordering::Relaxed);
+    let count = heap::taken();
     (0..200).for_each(|k| tick.run(k));
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - count, 0);
+    assert_eq!(heap::taken() - count, 0);
     assert_eq!(
         before.changes(&tick.set.hot_contract()),
         Vec::<String>::new()

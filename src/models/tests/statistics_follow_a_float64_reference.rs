@@ -65,7 +65,7 @@ fn broken_files_name_the_key() {
     assert!(error(&format!("{{{good},\"extra\":1}}")).contains("unknown field `extra`"));
     assert!(error(r#"{"slo":[0.0],"am":[[0.0]],"asd":[[1.0]]}"#).contains("`slo` and `shi`"));
     assert!(
-        error(r#"{"slo":[0.0],"shi":[0.0],"am":[[0.0]],"asd":[[1.0]]}"#).contains("shi = 0 at 0")
+        error(r#"{"slo":[0.0],"shi":[0.0],"am":[[0.0]],"asd":[[1.0]]}"#).contains("shi = 0.0 at 0")
     );
     assert!(
         error(r#"{"slo":[0.0],"shi":[1.0,2.0],"am":[[0.0]],"asd":[[1.0]]}"#)

@@ -2,8 +2,6 @@
 //! counted over 1000 ticks of the demo policy with the node's own publishers. What the middleware takes in C++ is its own;
 //! that the messages keep their sequences in place is a test beside the code that fills them.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,63 +14,11 @@ use flashrt_session::{
 };
 use rclrs::CreateBasicExecutor;
 
+#[path = "../../../test/support/heap.rs"]
+mod heap;
+
 const WARM: u64 = 20;
 const TICKS: u64 = 1000;
-
-/// A thread belongs to the engine if it takes memory for the first time after the engine was made. The test's own thread
-/// stands for subscriptions and services: what it takes is not counted.
-#[derive(Clone, Copy, PartialEq)]
-enum Role {
-    Unknown,
-    Outside,
-    Engine,
-}
-
-thread_local! {
-    static ROLE: Cell<Role> = const { Cell::new(Role::Unknown) };
-}
-static IS_ENGINE_MADE: AtomicBool = AtomicBool::new(false);
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-struct Counting;
-
-fn count() {
-    // A thread that is being torn down has no role any more; it is none of the engine's.
-    let _ = ROLE.try_with(|role| {
-        if role.get() == Role::Unknown {
-            let is_engine = IS_ENGINE_MADE.load(SeqCst);
-            role.set(if is_engine {
-                Role::Engine
-            } else {
-                Role::Outside
-            });
-        }
-        if role.get() == Role::Engine {
-            ALLOCATIONS.fetch_add(1, SeqCst);
-        }
-    });
-}
-
-// SAFETY: every call goes to the system allocator unchanged; counting touches no memory that it manages.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The node's publishers, with a look at the counter after each chunk went out.
 struct Meter {
@@ -90,10 +36,10 @@ impl Sink for Meter {
         self.publishers.chunk(chunk);
         let n = self.chunks.fetch_add(1, SeqCst) + 1;
         if n == WARM {
-            self.at_first.store(ALLOCATIONS.load(SeqCst), SeqCst);
+            self.at_first.store(heap::taken(), SeqCst);
         }
         if n == WARM + TICKS {
-            self.at_last.store(ALLOCATIONS.load(SeqCst), SeqCst);
+            self.at_last.store(heap::taken(), SeqCst);
             self.is_done.store(true, SeqCst);
         }
     }
@@ -129,7 +75,6 @@ fn demo_config() -> Config {
 
 #[test]
 fn a_thousand_ticks_into_ros_messages_allocate_nothing() {
-    ROLE.set(Role::Outside);
     // Before the first node: nothing leaves this machine.
     std::env::set_var("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST");
     std::env::set_var("ROS_DOMAIN_ID", (1 + std::process::id() % 100).to_string());
@@ -149,7 +94,7 @@ fn a_thousand_ticks_into_ros_messages_allocate_nothing() {
         at_last: 0.into(),
         is_done: false.into(),
     });
-    IS_ENGINE_MADE.store(true, SeqCst);
+    heap::count_new_threads();
     let engine = Engine::new(Arc::new(NodeClock::new(&node)), meter.clone());
     let names = config.joint_names();
     let views: Vec<String> = config.images.iter().map(|i| i.view.clone()).collect();

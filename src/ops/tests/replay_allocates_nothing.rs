@@ -1,35 +1,15 @@
 //! A captured layer replays without a heap allocation and gives the bits of the eager run.
 
 mod common;
+#[path = "../../../test/support/heap.rs"]
+mod heap;
 use common::*;
 use flashrt_exec::StreamId;
 use flashrt_ops::*;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-struct Counting;
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: hands everything to the system allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, l: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Relaxed);
-        System.alloc(l)
-    }
-    unsafe fn dealloc(&self, p: *mut u8, l: Layout) {
-        System.dealloc(p, l)
-    }
-    unsafe fn realloc(&self, p: *mut u8, l: Layout, n: usize) -> *mut u8 {
-        COUNT.fetch_add(1, Relaxed);
-        System.realloc(p, l, n)
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_transformer_layer_replays_without_allocation_and_equals_the_eager_run() {
+    heap::count_this_thread();
     let ctx = context(2);
     let (m, d, heads, hd, ff) = (60, 48, 4, 12, 96);
     let mut s = Seed(11);
@@ -111,12 +91,12 @@ fn a_transformer_layer_replays_without_allocation_and_equals_the_eager_run() {
     };
     let mut pixels = vec![0f32; 64 * 64 * 3];
     // The count is of the whole process: this binary has this one test.
-    let before = COUNT.load(Relaxed);
+    let before = heap::taken();
     for _ in 0..20 {
         preprocess::resize_normalize(&frame, 64, 64, &mut pixels).unwrap();
         replay();
     }
-    assert_eq!(COUNT.load(Relaxed), before);
+    assert_eq!(heap::taken(), before);
     // The noise moved on, so the result did.
     assert_ne!(x.download_f32(&ctx).unwrap(), replayed);
 }

@@ -1,38 +1,15 @@
 //! Counts heap allocations of the hot calls.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+#[path = "../../../test/support/heap.rs"]
+mod heap;
 
 use flashrt_exec::CpuOptions;
 use flashrt_runtime::testing::{ToyOptions, ToyProducer, ROWS, ROW_BYTES};
 use flashrt_runtime::{Context, Producer};
 
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-static COUNTING: AtomicBool = AtomicBool::new(false);
-
-struct Counting;
-
-// SAFETY: every call is passed on unchanged to the system allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if COUNTING.load(Relaxed) {
-            COUNT.fetch_add(1, Relaxed);
-        }
-        // SAFETY: the caller's duties are those of this function.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's duties are those of this function.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-// One test in this file: the counter is the process's.
 #[test]
 fn a_thousand_ticks_allocate_nothing() {
+    heap::count_this_thread();
     let ctx = Context::cpu(CpuOptions {
         threads: 2,
         ..CpuOptions::default()
@@ -61,10 +38,10 @@ fn a_thousand_ticks_allocate_nothing() {
         }
     };
     hot(2);
-    COUNTING.store(true, Relaxed);
-    drop(Box::new(1u8));
-    assert_eq!(COUNT.swap(0, Relaxed), 1, "the counter counts");
+    let before = heap::taken();
+    drop(std::hint::black_box(Box::new(1u8)));
+    assert_eq!(heap::taken() - before, 1, "the counter counts");
+    let before = heap::taken();
     hot(1000);
-    COUNTING.store(false, Relaxed);
-    assert_eq!(COUNT.load(Relaxed), 0);
+    assert_eq!(heap::taken() - before, 0);
 }

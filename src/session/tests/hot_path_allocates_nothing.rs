@@ -2,8 +2,8 @@
 //! of the demo policy.
 
 mod common;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../../test/support/heap.rs"]
+mod heap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::Arc;
 
@@ -13,60 +13,6 @@ use flashrt_session::*;
 
 const WARM: u64 = 20;
 const TICKS: u64 = 1000;
-
-/// A thread belongs to the engine if it allocates for the first time after the engine was made. The test's own thread and
-/// the harness, which reports slow tests, stand for ROS: what they allocate is not counted.
-#[derive(Clone, Copy, PartialEq)]
-enum Role {
-    Unknown,
-    Outside,
-    Engine,
-}
-
-thread_local! {
-    static ROLE: Cell<Role> = const { Cell::new(Role::Unknown) };
-}
-static IS_ENGINE_MADE: AtomicBool = AtomicBool::new(false);
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-struct Counting;
-
-fn count() {
-    // A thread that is being torn down has no role any more; it is none of the engine's.
-    let _ = ROLE.try_with(|role| {
-        if role.get() == Role::Unknown {
-            role.set(if IS_ENGINE_MADE.load(SeqCst) {
-                Role::Engine
-            } else {
-                Role::Outside
-            });
-        }
-        if role.get() == Role::Engine {
-            ALLOCATIONS.fetch_add(1, SeqCst);
-        }
-    });
-}
-
-// SAFETY: every call goes to the system allocator unchanged; counting touches no memory that it manages.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Counts, and notes how many allocations there were at the first and the last tick that count.
 #[derive(Default)]
@@ -83,10 +29,10 @@ impl Sink for Meter {
     fn chunk(&self, _: &ChunkRef<'_>) {
         let n = self.chunks.fetch_add(1, SeqCst) + 1;
         if n == WARM {
-            self.at_first.store(ALLOCATIONS.load(SeqCst), SeqCst);
+            self.at_first.store(heap::taken(), SeqCst);
         }
         if n == WARM + TICKS {
-            self.at_last.store(ALLOCATIONS.load(SeqCst), SeqCst);
+            self.at_last.store(heap::taken(), SeqCst);
             self.is_done.store(true, SeqCst);
         }
     }
@@ -103,8 +49,7 @@ impl Sink for Meter {
 
 #[test]
 fn a_thousand_ticks_of_the_demo_policy_allocate_nothing() {
-    ROLE.set(Role::Outside);
-    IS_ENGINE_MADE.store(true, SeqCst);
+    heap::count_new_threads();
     let mut config = demo_config();
     config.tick.mode = TickMode::Rate;
     config.tick.rate_hz = 1000.0;
