@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::Arc;
 
-use crate::chunk::{Machine, Rules, Step};
+use crate::chunk::{Machine, Phase, Rules, Step};
 use crate::config::{Config, JointConfig, LimitReaction};
 use crate::io::{CommandRef, Event, Sink};
 use crate::limit::{self, Limits, Verdict};
@@ -30,6 +30,7 @@ pub(crate) struct Emission {
     names: Vec<String>,
     limits: Limits,
     reaction: LimitReaction,
+    max_hold_ns: u64,
     dt_ns: i64,
     generation: u64,
     is_open: bool,
@@ -37,6 +38,10 @@ pub(crate) struct Emission {
     is_asking: bool,
     /// Last command sent since activation, and the generation in which it was.
     last: Option<u64>,
+    /// Steady time of the last row that was sent.
+    last_sent_ns: u64,
+    /// The hold ended and no row was sent since.
+    is_starved: bool,
     last_command: Vec<f64>,
     last_chunk: (u64, u32),
     /// Model units of the last emitted row, for the jump at a seam.
@@ -49,11 +54,13 @@ pub(crate) struct Emission {
 impl Emission {
     pub fn new(config: &Config, execute_rows: u32) -> Emission {
         let width = config.state.joints.len();
+        let max_hold_ns = (config.chunk.max_hold_ms * 1e6) as u64;
         Emission {
             machine: Machine::new(Rules {
                 execute_rows,
-                max_hold_ns: (config.chunk.max_hold_ms * 1e6) as u64,
+                max_hold_ns,
             }),
+            max_hold_ns,
             joints: config.state.joints.clone(),
             names: config.joint_names(),
             limits: Limits {
@@ -66,6 +73,8 @@ impl Emission {
             is_open: false,
             is_asking: false,
             last: None,
+            last_sent_ns: 0,
+            is_starved: false,
             last_command: vec![0.0; width],
             last_chunk: (0, 0),
             last_row: vec![0.0; width],
@@ -97,6 +106,7 @@ impl Emission {
         }
         self.has_last_row = false;
         self.is_asking = false;
+        self.is_starved = false;
         stats.phase.store(self.machine.phase() as u8, Relaxed);
         stats.rows_left.store(0, Relaxed);
         handover.last_row_ros_ns.store(i64::MIN, Release);
@@ -132,15 +142,15 @@ impl Emission {
             Step::Row { row, is_seam } => {
                 self.emit_row(row, is_seam, steady_ns, ros_ns, handover, stats, sink)
             }
-            Step::Hold => self.hold(ros_ns, stats, sink),
-            Step::Starved { is_first: true } => {
-                sink.event(Event::Warning(
-                    "starved: no chunk came within max_hold_ms, commands stop".into(),
-                ));
-            }
-            Step::Starved { is_first: false } | Step::Nothing => {}
+            Step::Hold => self.hold(steady_ns, ros_ns, stats, sink),
+            Step::Starved { .. } => self.starve("no chunk came", sink),
+            Step::Nothing => {}
         }
-        stats.phase.store(self.machine.phase() as u8, Relaxed);
+        let phase = match self.is_starved {
+            true => Phase::Starved,
+            false => self.machine.phase(),
+        };
+        stats.phase.store(phase as u8, Relaxed);
         stats
             .rows_left
             .store(u64::from(self.machine.rows_left()), Relaxed);
@@ -217,7 +227,7 @@ impl Emission {
             }
         }
         if !is_emitted {
-            return self.hold(ros_ns, stats, sink);
+            return self.hold(steady_ns, ros_ns, stats, sink);
         }
         let Some(slot) = self.machine.seated() else {
             return;
@@ -227,6 +237,8 @@ impl Emission {
         self.has_last_row = true;
         self.last_command.copy_from_slice(&self.row);
         self.last = Some(self.generation);
+        self.last_sent_ns = steady_ns;
+        self.is_starved = false;
         self.last_chunk = (slot.chunk_id, row);
         stats.commands.fetch_add(1, Relaxed);
         sink.command(&CommandRef {
@@ -242,10 +254,14 @@ impl Emission {
         });
     }
 
-    /// The last command again, never one of another epoch.
-    fn hold(&mut self, ros_ns: i64, stats: &Stats, sink: &dyn Sink) {
+    /// The last command again, never one of another epoch and never for longer than `max_hold_ms`: rows that a limit refuses
+    /// do not make the hold longer.
+    fn hold(&mut self, steady_ns: u64, ros_ns: i64, stats: &Stats, sink: &dyn Sink) {
         if self.last != Some(self.generation) {
             return;
+        }
+        if steady_ns.saturating_sub(self.last_sent_ns) > self.max_hold_ns {
+            return self.starve("every row was refused", sink);
         }
         let Some(slot) = self.machine.seated() else {
             return;
@@ -263,6 +279,16 @@ impl Emission {
             names: &self.names,
             positions: &self.last_command,
         });
+    }
+
+    /// Commands stop. Told once, until a row is sent again.
+    fn starve(&mut self, why: &str, sink: &dyn Sink) {
+        if !self.is_starved {
+            self.is_starved = true;
+            sink.event(Event::Warning(format!(
+                "starved: {why} within max_hold_ms, commands stop"
+            )));
+        }
     }
 
     fn warn_limit(&mut self, steady_ns: u64, sink: &dyn Sink, text: &str) {

@@ -121,7 +121,7 @@ pub const KEYS: &[Key] = &[
     key("command.type", OneOf(&["joint_trajectory", "float64_multi_array", "joint_state"]), "", Value("joint_trajectory"), "message type of the command output"),
     key("command.limits", JointRanges, "rad or m", Required, "per joint [lo, hi] of a command, or off"),
     key("command.max_step", JointSteps, "rad or m", Required, "largest change from one command to the next, for all joints or per joint, or off"),
-    key("command.limit_reaction", OneOf(&["clamp", "refuse"]), "", Value("clamp"), "clamp: move onto the limit; refuse: emit the last command again; both are counted"),
+    key("command.limit_reaction", OneOf(&["clamp", "refuse"]), "", Value("clamp"), "clamp: move onto the limit; refuse: the last command is held, as long as max_hold_ms allows; both are counted"),
     key("capsules.device_budget_mib", Int(0, 1 << 20), "MiB", Value("64"), "memory of the device tier"),
     key("capsules.host_budget_mib", Int(0, 1 << 20), "MiB", Value("256"), "memory of the host tier"),
     key("capsules.default_tier", OneOf(&["device", "host"]), "", Value("device"), "tier of a snapshot that does not say"),
