@@ -297,21 +297,29 @@ impl Operation {
     pub fn kind(&self) -> &'static str {
         self.kind
     }
-    /// Blocks up to `timeout` (steady time); `None`: still running.
+    /// Blocks up to `timeout` (steady time; [`Duration::MAX`]: for ever); `None`: still running.
     pub fn wait(&self, timeout: Duration) -> Option<Outcome> {
-        let end = Instant::now() + timeout;
+        // `None`: no clock reaches that end.
+        let end = Instant::now().checked_add(timeout);
         let mut done = lock(&self.cell.done);
         loop {
             if let Some(outcome) = done.as_ref() {
                 return Some(outcome.clone());
             }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            done = match self.cell.changed.wait_timeout(done, left) {
-                Ok((guard, _)) => guard,
-                Err(poisoned) => poisoned.into_inner().0,
+            done = match end {
+                None => self
+                    .cell
+                    .changed
+                    .wait(done)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner()),
+                Some(end) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    let waited = self.cell.changed.wait_timeout(done, left);
+                    waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                }
             };
         }
     }

@@ -13,7 +13,7 @@ use crate::code::{ResultCode, SessionError};
 use crate::command::{lock, Command, Outcome, RollbackTarget};
 use crate::core::{Core, Plan, Restored, SnapshotSpec};
 use crate::emission::last_row_ros_ns;
-use crate::gate::{self, GatePort};
+use crate::gate::{self, GatePort, GateRefusal};
 use crate::image::MAX_VIEWS;
 use crate::inlet::Slot;
 use crate::io::{ChunkRef, Event, TickPortRecord, TickRecord};
@@ -74,6 +74,9 @@ pub(crate) struct Driver {
     warned_deadline_ns: Option<u64>,
     refusal_text: String,
     is_hot: bool,
+    /// Inputs were taken from the rings that the model does not hold yet, because it refused them or what came before them.
+    owes_images: bool,
+    owes_state: bool,
 }
 
 impl Driver {
@@ -116,6 +119,8 @@ impl Driver {
             warned_deadline_ns: None,
             refusal_text: String::with_capacity(256),
             is_hot: false,
+            owes_images: false,
+            owes_state: false,
             shared,
             core,
         };
@@ -191,10 +196,27 @@ impl Driver {
             port.1
                 .publish_age(port.0.stamp_ns.map(|s| tick_ns.saturating_sub(s)));
         }
-        match gate::check(ports, tick_ns, not_before_ns, max_skew_ns) {
-            Ok(_) => Ok(()),
-            Err(refusal) => Err(SessionError::new(refusal.code(), refusal.to_string())),
-        }
+        gate::check(ports, tick_ns, not_before_ns, max_skew_ns)
+            .map(drop)
+            .map_err(|refusal| {
+                let text = self
+                    .ahead_text(&refusal, tick_ns)
+                    .unwrap_or_else(|| refusal.to_string());
+                SessionError::new(refusal.code(), text)
+            })
+    }
+
+    /// A port whose inputs are all stamped after the tick: that is a wrong clock, not a missing camera.
+    fn ahead_text(&self, refusal: &GateRefusal<'_>, tick_ns: i64) -> Option<String> {
+        let GateRefusal::Missing { port } = refusal else {
+            return None;
+        };
+        let index = self.shared.inlets.iter().position(|i| *i.name == **port)?;
+        let ahead_ns = self.rings[index].earliest_ns()?.saturating_sub(tick_ns);
+        Some(format!(
+            "{port}: no input at or before the tick; the earliest is stamped {:.1} ms after it",
+            ahead_ns as f64 / 1e6
+        ))
     }
 
     /// Bound of mode `chunk` with `tick.fresh`: inputs must be newer than the last emitted row.
@@ -299,8 +321,7 @@ impl Driver {
 
     /// Takes the selected inputs from the rings and hands the new ones to the model.
     fn hand_over_inputs(&mut self, tick_ns: i64) -> Result<(), SessionError> {
-        let mut has_new_image = false;
-        let mut has_new_state = false;
+        let (owed_images, owed_state) = (self.owes_images, self.owes_state);
         let views = self.rings.len() - 1;
         for (index, (ring, inlet)) in self.rings.iter_mut().zip(&self.shared.inlets).enumerate() {
             let candidate = ring.take(tick_ns, &mut |old| {
@@ -311,19 +332,21 @@ impl Driver {
             let (Some(candidate), Some(current)) = (candidate, ring.current()) else {
                 continue;
             };
-            if index < views {
-                has_new_image |= candidate.is_new;
+            let is_owed = if index < views {
+                self.owes_images |= candidate.is_new;
+                owed_images
             } else {
-                has_new_state |= candidate.is_new;
-            }
+                self.owes_state |= candidate.is_new;
+                owed_state
+            };
             self.record.ports.push(TickPortRecord {
                 name: inlet.name.clone(),
                 stamp_ns: candidate.stamp_ns,
                 hash: current.item.hash,
-                is_new: candidate.is_new,
+                is_new: candidate.is_new || is_owed,
             });
         }
-        if has_new_image {
+        if self.owes_images {
             let nothing = ImageView {
                 format: PixelFormat::Rgb8,
                 width: 0,
@@ -348,11 +371,13 @@ impl Driver {
                 };
             }
             self.core.set_images(self.active, &images[..views])?;
+            self.owes_images = false;
         }
-        if has_new_state {
+        if self.owes_state {
             if let Some(current) = self.rings[views].current() {
                 self.core.set_state(self.active, &current.item.floats)?;
             }
+            self.owes_state = false;
         }
         Ok(())
     }
@@ -532,6 +557,7 @@ impl Driver {
         self.answered = shared.handover.requests.load(Acquire);
         drop(emission);
         self.flush_inputs();
+        (self.owes_images, self.owes_state) = (false, false);
     }
 
     /// Activation: a new epoch, publication opens.
@@ -557,17 +583,9 @@ impl Driver {
     /// What the device thread does when it sees that the activation ended.
     pub fn cool_down(&mut self) {
         if self.is_hot && !self.shared.is_active.load(Acquire) {
-            self.core.set_hot(false);
             self.is_hot = false;
+            self.core.set_hot(false);
         }
-    }
-
-    /// Nothing is published after this.
-    pub fn close_outputs(&self) {
-        let shared = &self.shared;
-        shared.is_active.store(false, Release);
-        *lock(&shared.publication) = false;
-        lock(&shared.emission).close(shared.next_generation(), &shared.handover, &shared.stats);
     }
 
     fn require_usable(&self) -> Result<(), SessionError> {
@@ -579,18 +597,6 @@ impl Driver {
             ));
         }
         Ok(())
-    }
-
-    /// The error state: nothing is published any more, ticks and commands are refused until cleanup and configure.
-    pub fn enter_error(&mut self, error: &SessionError) {
-        self.shared.has_error.store(true, Release);
-        self.close_outputs();
-        let shared = &self.shared;
-        lock(&shared.texts).error = error.to_string();
-        shared.sink.event(Event::Error {
-            code: error.code,
-            message: error.message.clone(),
-        });
     }
 
     /// Logs an operation with the place after it.
@@ -694,7 +700,7 @@ impl Driver {
                     ResultCode::Poisoned,
                     format!("live set {}: {reason}", self.names[set]),
                 );
-                self.enter_error(&error);
+                self.shared.enter_error(&error);
             }
         }
         result

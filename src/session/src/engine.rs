@@ -15,7 +15,7 @@ use crate::core::{Core, Plan};
 use crate::driver::{Driver, TickArgs, TickEnd};
 use crate::io::{Clock, Event, ImageRef, JointsRef, PushOutcome, Sink};
 use crate::lifecycle::{id, Callback, Machine, Refusal, State};
-use crate::shared::{Queued, Shared};
+use crate::shared::{NotQueued, Queued, Shared, QUEUE};
 use crate::status::{ConfigureReport, Status};
 
 /// Finished operations that stay findable.
@@ -266,7 +266,8 @@ impl Engine {
         // A tick may have failed before the machine was Active: then it is this call that leaves the state again.
         if let Some(running) = self.running().filter(|r| r.shared.has_error.load(Acquire)) {
             let error = lock(&running.shared.texts).error.clone();
-            self.deactivate()?;
+            // The device thread may have left Active already.
+            let _ = self.deactivate();
             return Err(SessionError::new(ResultCode::Poisoned, error));
         }
         Ok(())
@@ -282,30 +283,35 @@ impl Engine {
             queued_ns: shared.clock.steady_ns(),
         };
         shared.enqueue(queued).map_err(|_| not_configured())?;
-        let outcome = operation.wait(DEVICE_PATIENCE);
-        match outcome {
-            Some(outcome) if outcome.code.is_ok() => {}
-            Some(outcome) => return Err(SessionError::new(outcome.code, outcome.message)),
-            None => {
-                operation.cell.finish(Outcome::new(
-                    operation.op_id,
-                    "activate",
-                    ResultCode::Cancelled,
-                    "nobody waits for it any more",
-                ));
-                return Err(SessionError::new(
-                    ResultCode::Timeout,
-                    format!(
-                        "the device thread did not answer within {} s",
-                        DEVICE_PATIENCE.as_secs()
-                    ),
-                ));
+        let outcome = operation.wait(DEVICE_PATIENCE).unwrap_or_else(|| {
+            let given_up = Outcome::new(
+                operation.op_id,
+                "activate",
+                ResultCode::Timeout,
+                format!(
+                    "the device thread did not answer within {} s",
+                    DEVICE_PATIENCE.as_secs()
+                ),
+            );
+            match operation.cell.finish(given_up.clone()) {
+                true => given_up,
+                // It answered at the last moment: then it is active.
+                false => operation.poll().unwrap_or(given_up),
             }
+        });
+        if !outcome.code.is_ok() {
+            return Err(SessionError::new(outcome.code, outcome.message));
         }
         shared.emitter_stops.store(false, Release);
+        let lifecycle = self.inner.lifecycle.clone();
         let emitter = std::thread::Builder::new()
             .name("flashrt-emitter".into())
-            .spawn(move || emit_loop(&shared));
+            .spawn(move || {
+                let end = catch_unwind(AssertUnwindSafe(|| emit_loop(&shared)));
+                if let Err(panic) = end {
+                    fail(&shared, &lifecycle, &panicked("the emitter", &*panic));
+                }
+            });
         match emitter {
             Ok(thread) => {
                 *lock(&running.emitter) = Some(thread);
@@ -321,8 +327,9 @@ impl Engine {
         }
     }
 
-    /// Active to Inactive. Commands stop first, then chunks, then ticks; when it returns nothing more is published. A tick
-    /// that is under way ends by itself and its result is dropped: a stuck one does not hold this up.
+    /// Active to Inactive. Commands stop first, then chunks, then ticks; when it returns no command and no chunk is published
+    /// any more. A tick that is under way ends by itself and its chunk is dropped: a stuck one does not hold this up. The tick
+    /// log gets its record all the same, because it changed the state.
     ///
     /// # Errors
     /// WRONG_STATE when not Active.
@@ -427,7 +434,7 @@ impl Engine {
     /// A new instruction, applied at the next boundary.
     ///
     /// # Errors
-    /// NOT_CONFIGURED. What the model says of the text is in the operation's outcome.
+    /// As [`Engine::submit`]. What the model says of the text is in the operation's outcome.
     pub fn push_prompt(&self, text: &str) -> Result<Operation, SessionError> {
         self.submit(Command::Prompt(text.to_string()))
     }
@@ -436,7 +443,7 @@ impl Engine {
     /// state.
     ///
     /// # Errors
-    /// NOT_CONFIGURED before configure.
+    /// NOT_CONFIGURED before configure, BUSY when 1024 commands wait already.
     pub fn submit(&self, command: Command) -> Result<Operation, SessionError> {
         let Some(running) = self.running() else {
             if command != Command::List {
@@ -458,8 +465,23 @@ impl Engine {
             command: Some(command),
             queued_ns,
         };
-        if let Err(queued) = running.shared.enqueue(queued) {
-            cancel(&queued, &self.inner.sink);
+        match running.shared.enqueue(queued) {
+            Ok(()) => {}
+            Err(NotQueued::Stopping(queued)) => cancel(&queued, &self.inner.sink),
+            Err(NotQueued::Full) => {
+                let error = SessionError::new(
+                    ResultCode::Busy,
+                    format!("{QUEUE} commands wait, that is the most: the device thread is behind"),
+                );
+                // Nobody got its id: the table may forget it.
+                operation.cell.finish(Outcome::new(
+                    operation.op_id,
+                    operation.kind,
+                    error.code,
+                    error.message.clone(),
+                ));
+                return Err(error);
+            }
         }
         Ok(operation)
     }
@@ -641,6 +663,28 @@ pub(crate) fn panicked(what: &str, payload: &(dyn std::any::Any + Send)) -> Sess
     SessionError::new(ResultCode::Internal, format!("panic in {what}: {text}"))
 }
 
+/// The error state, from any thread of the engine. It is never silent: an Active node becomes Inactive.
+fn fail(shared: &Shared, lifecycle: &Mutex<Machine>, error: &SessionError) {
+    // A sink that panics again must not keep the node Active.
+    let _ = catch_unwind(AssertUnwindSafe(|| shared.enter_error(error)));
+    let _ = catch_unwind(AssertUnwindSafe(|| leave_active(shared, lifecycle)));
+}
+
+fn leave_active(shared: &Shared, lifecycle: &Mutex<Machine>) {
+    let edges = {
+        let mut machine = lock(lifecycle);
+        match machine.begin(id::DEACTIVATE) {
+            Ok(begin) => [Some(begin), machine.finish(Callback::Success)],
+            // Another transition is under way, or the machine is not Active: it will see the error itself.
+            Err(_) => [None, None],
+        }
+    };
+    edges
+        .into_iter()
+        .flatten()
+        .for_each(|edge| shared.sink.event(Event::Transition(*edge)));
+}
+
 fn emit_loop(shared: &Shared) {
     let period_ns = shared.config.control_period_ns().max(1);
     let mut due_ns = shared.clock.steady_ns();
@@ -690,22 +734,12 @@ impl DeviceThread {
 
     fn run(mut self) {
         while !self.shared.is_stopping.load(Acquire) {
-            self.driver.cool_down();
-            let is_busy = self.commands();
-            let wake_ns = match self.shared.is_active.load(Acquire) {
-                // A command that waits holds up what comes after it, not the automatic ticks.
-                true => self.automatic(),
-                false => {
-                    self.driver.drain_inputs();
-                    self.shared.clock.steady_ns() + IDLE_NS
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.turn())) {
+                match self.shared.has_error.load(Acquire) {
+                    false => self.fail(&panicked("the device thread", &*panic)),
+                    // Told already. What panics at every turn must not take a core.
+                    true => std::thread::sleep(Duration::from_millis(10)),
                 }
-            };
-            let wake_ns = match &self.waiting {
-                Some(queued) => wake_ns.min(wait_end_ns(queued)),
-                None => wake_ns,
-            };
-            if !is_busy && self.shared.clock.steady_ns() < wake_ns {
-                self.shared.clock.park_until(wake_ns);
             }
         }
         for queued in self
@@ -714,7 +748,28 @@ impl DeviceThread {
             .into_iter()
             .chain(std::iter::from_fn(|| self.shared.dequeue()))
         {
-            cancel(&queued, &self.shared.sink);
+            let _ = catch_unwind(AssertUnwindSafe(|| cancel(&queued, &self.shared.sink)));
+        }
+    }
+
+    /// Commands, then the automatic tick that is due, then sleep until there is more.
+    fn turn(&mut self) {
+        self.driver.cool_down();
+        let is_busy = self.commands();
+        let wake_ns = match self.shared.is_active.load(Acquire) {
+            // A command that waits holds up what comes after it, not the automatic ticks.
+            true => self.automatic(),
+            false => {
+                self.driver.drain_inputs();
+                self.shared.clock.steady_ns() + IDLE_NS
+            }
+        };
+        let wake_ns = match &self.waiting {
+            Some(queued) => wake_ns.min(wait_end_ns(queued)),
+            None => wake_ns,
+        };
+        if !is_busy && self.shared.clock.steady_ns() < wake_ns {
+            self.shared.clock.park_until(wake_ns);
         }
     }
 
@@ -725,28 +780,27 @@ impl DeviceThread {
             return false;
         };
         let operation = queued.operation.clone();
-        let outcome = match &queued.command {
-            None => self.activate(&operation),
-            Some(Command::Tick(_)) => match self.requested_tick(&queued, has_waited) {
-                Some(outcome) => outcome,
-                None => {
-                    self.waiting = Some(queued);
-                    return false;
-                }
-            },
-            Some(command) => {
-                let applied = catch_unwind(AssertUnwindSafe(|| {
-                    self.driver.apply(operation.op_id, command)
-                }));
-                applied.unwrap_or_else(|panic| {
-                    let error = panicked(operation.kind, &*panic);
-                    self.fail(&error);
-                    Outcome::new(operation.op_id, operation.kind, error.code, error.message)
-                })
-            }
+        let answered = catch_unwind(AssertUnwindSafe(|| match &queued.command {
+            None => Some(self.activate(&operation)),
+            Some(Command::Tick(_)) => self.requested_tick(&queued, has_waited),
+            Some(command) => Some(self.driver.apply(operation.op_id, command)),
+        }))
+        .unwrap_or_else(|panic| {
+            let error = panicked(operation.kind, &*panic);
+            self.fail(&error);
+            Some(Outcome::new(
+                operation.op_id,
+                operation.kind,
+                error.code,
+                error.message,
+            ))
+        });
+        let Some(outcome) = answered else {
+            self.waiting = Some(queued);
+            return false;
         };
         if self.shared.has_error.load(Acquire) {
-            self.leave_active();
+            leave_active(&self.shared, &self.lifecycle);
         }
         let is_taken = operation.cell.finish(outcome.clone());
         match queued.command {
@@ -754,7 +808,7 @@ impl DeviceThread {
                 .shared
                 .sink
                 .event(Event::OperationDone(Box::new(outcome))),
-            None if !is_taken => self.driver.close_outputs(),
+            None if !is_taken => self.shared.close_outputs(),
             None => {}
         }
         true
@@ -859,25 +913,8 @@ impl DeviceThread {
         end
     }
 
-    fn fail(&mut self, error: &SessionError) {
-        self.driver.enter_error(error);
-        self.leave_active();
-    }
-
-    /// The error state is never silent: an Active node becomes Inactive.
-    fn leave_active(&self) {
-        let edges = {
-            let mut machine = lock(&self.lifecycle);
-            match machine.begin(id::DEACTIVATE) {
-                Ok(begin) => [Some(begin), machine.finish(Callback::Success)],
-                // Another transition is under way, or the machine is not Active: it will see the error itself.
-                Err(_) => [None, None],
-            }
-        };
-        edges
-            .into_iter()
-            .flatten()
-            .for_each(|edge| self.shared.sink.event(Event::Transition(*edge)));
+    fn fail(&self, error: &SessionError) {
+        fail(&self.shared, &self.lifecycle, error);
     }
 
     /// Runs the automatic tick that is due, if any. Returns the steady time at which to look again.

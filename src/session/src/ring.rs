@@ -4,6 +4,9 @@
 //! before the tick time; of equal stamps the one that arrived last. A message newer than the tick time waits for a later
 //! tick. The message that a tick used stays the current one, and is used again while nothing newer came.
 //!
+//! A full ring gives up what arrived first, whatever its stamp says: stamps from a clock that was wrong for a while keep no
+//! later message out.
+//!
 //! Counters add up: inserted = used + superseded + pending. No clock, no lock and, after construction, no allocation.
 
 /// A message with its stamp.
@@ -57,26 +60,15 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Adds a message. A full ring gives up the one with the oldest stamp, which may be the new one.
+    /// Adds a message. A full ring gives up the one that arrived first.
     /// Messages that leave go to `recycle`.
     pub fn insert(&mut self, stamp_ns: i64, item: T, recycle: &mut impl FnMut(T)) {
         self.counters.inserted += 1;
-        let mut entry = Entry { stamp_ns, item };
         if self.pending.len() == self.capacity {
             self.counters.superseded += 1;
-            // min_by_key gives the first of equals, which is the earlier arrival.
-            match (0..self.pending.len()).min_by_key(|i| self.pending[*i].stamp_ns) {
-                Some(oldest) if self.pending[oldest].stamp_ns <= stamp_ns => {
-                    std::mem::swap(&mut entry, &mut self.pending[oldest]);
-                    recycle(entry.item);
-                    // Keep the order of arrival: the new entry belongs at the end.
-                    self.pending[oldest..].rotate_left(1);
-                }
-                _ => recycle(entry.item),
-            }
-            return;
+            recycle(self.pending.remove(0).item);
         }
-        self.pending.push(entry);
+        self.pending.push(Entry { stamp_ns, item });
     }
 
     fn newest_until(&self, tick_ns: i64) -> Option<usize> {
@@ -143,6 +135,15 @@ impl<T> Ring<T> {
         if let Some(old) = self.current.take() {
             recycle(old.item);
         }
+    }
+
+    /// Earliest stamp of the messages that are there, ROS time.
+    pub fn earliest_ns(&self) -> Option<i64> {
+        self.current
+            .iter()
+            .chain(&self.pending)
+            .map(|e| e.stamp_ns)
+            .min()
     }
 
     /// Messages waiting.

@@ -7,12 +7,13 @@ use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
 
+use crate::code::SessionError;
 use crate::command::{lock, Command, Operation};
 use crate::config::{Config, TickMode};
 use crate::core::CoreInfo;
 use crate::emission::{ChunkSlot, Emission};
 use crate::inlet::{Inlet, InletKind};
-use crate::io::{Clock, Sink};
+use crate::io::{Clock, Event, Sink};
 use crate::latency::Latency;
 
 /// Waiting messages per view.
@@ -21,6 +22,8 @@ const IMAGE_RING: usize = 8;
 const JOINT_RING: usize = 32;
 /// Slots beyond the ring: one in use, one being filled, two on the way.
 const SPARE_SLOTS: usize = 4;
+/// Commands that may wait for the device thread.
+pub(crate) const QUEUE: usize = 1024;
 /// One seated, one waiting, one on the way, one being filled, one spare.
 const CHUNK_SLOTS: usize = 5;
 
@@ -119,6 +122,14 @@ pub(crate) struct Queued {
     pub command: Option<Command>,
     /// Steady time at which it was queued.
     pub queued_ns: u64,
+}
+
+/// Why a command was not queued.
+pub(crate) enum NotQueued {
+    /// The device thread is stopping; the command comes back.
+    Stopping(Queued),
+    /// [`QUEUE`] commands wait.
+    Full,
 }
 
 pub(crate) struct Shared {
@@ -230,11 +241,15 @@ impl Shared {
         }
     }
 
-    /// `Err` gives the command back: the device thread is stopping.
-    pub fn enqueue(&self, queued: Queued) -> Result<(), Queued> {
+    /// Adds a command to the queue. Activations and time jumps always find a place: without them outputs would be wrong.
+    pub fn enqueue(&self, queued: Queued) -> Result<(), NotQueued> {
         let mut queue = lock(&self.queue);
         if self.is_stopping.load(Acquire) {
-            return Err(queued);
+            return Err(NotQueued::Stopping(queued));
+        }
+        let is_exempt = matches!(queued.command, None | Some(Command::TimeJump { .. }));
+        if queue.len() >= QUEUE && !is_exempt {
+            return Err(NotQueued::Full);
         }
         queue.push_back(queued);
         self.queued.fetch_add(1, Release);
@@ -258,6 +273,24 @@ impl Shared {
     /// A new generation: what was computed for an older one will not be published.
     pub fn next_generation(&self) -> u64 {
         self.generation.fetch_add(1, AcqRel) + 1
+    }
+
+    /// No chunk and no command is published after this.
+    pub fn close_outputs(&self) {
+        self.is_active.store(false, Release);
+        *lock(&self.publication) = false;
+        lock(&self.emission).close(self.next_generation(), &self.handover, &self.stats);
+    }
+
+    /// The error state: outputs are closed, ticks and commands are refused until cleanup and configure.
+    pub fn enter_error(&self, error: &SessionError) {
+        self.has_error.store(true, Release);
+        self.close_outputs();
+        lock(&self.texts).error = error.to_string();
+        self.sink.event(Event::Error {
+            code: error.code,
+            message: error.message.clone(),
+        });
     }
 
     /// One control step of the emitter.

@@ -74,6 +74,20 @@ fn an_old_message_never_replaces_a_newer_one_that_was_used() {
 }
 
 #[test]
+fn a_full_ring_gives_up_what_arrived_first_whatever_its_stamp() {
+    let mut ring = Ring::with_capacity(2);
+    let mut back = Vec::new();
+    for (stamp, item) in [(900, 1), (901, 2), (10, 3), (20, 4)] {
+        ring.insert(stamp, item, &mut |old| back.push(old));
+    }
+    assert_eq!(back, [1, 2]);
+    assert_eq!(ring.earliest_ns(), Some(10));
+    ring.take(30, &mut |old| back.push(old));
+    assert_eq!(ring.current().unwrap().item, 4);
+    assert_eq!(back, [1, 2, 3]);
+}
+
+#[test]
 fn a_flush_forgets_the_current_message_too() {
     let mut ring = Ring::with_capacity(4);
     ring.insert(20, 2, &mut nowhere);
@@ -101,8 +115,7 @@ proptest! {
                     ring.insert(stamp, serial, &mut |_| recycled += 1);
                     list.push((stamp, serial));
                     if list.len() > capacity {
-                        let oldest = list.iter().enumerate().min_by_key(|(_, m)| m.0).map(|(i, _)| i).unwrap();
-                        list.remove(oldest);
+                        list.remove(0);
                     }
                 }
                 7 | 8 => {

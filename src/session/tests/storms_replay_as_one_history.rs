@@ -1,0 +1,226 @@
+//! Clients that do everything at once: the tick log is one serial order, and replaying it gives every chunk again.
+
+mod common;
+use std::io::Cursor;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::*;
+use flashrt_session::bag::{BagMessage, BagSink, BagSource, McapSink, McapSource};
+use flashrt_session::core::Core;
+use flashrt_session::messages::*;
+use flashrt_session::replay::{replay_with, ReplayOptions};
+use flashrt_session::*;
+
+const WAIT: Duration = Duration::from_secs(20);
+const CLIENTS: u64 = 3;
+const COMMANDS: usize = 334;
+
+/// Topic, type and CDR of each message.
+#[derive(Default)]
+struct Bag(Mutex<Vec<(String, &'static str, Vec<u8>)>>);
+
+impl Bag {
+    fn put(&self, topic: &str, type_name: &'static str, data: Vec<u8>) {
+        self.0.lock().unwrap().push((topic.into(), type_name, data));
+    }
+    fn mcap(&self) -> Vec<u8> {
+        let mut sink = McapSink::new(Cursor::new(Vec::new())).unwrap();
+        for (i, (topic, type_name, data)) in self.0.lock().unwrap().iter().enumerate() {
+            let message = BagMessage {
+                topic,
+                type_name,
+                log_time_ns: i as u64,
+                data,
+            };
+            sink.write(&message, "").unwrap();
+        }
+        sink.finish().unwrap();
+        sink.into_inner().into_inner()
+    }
+    fn of(&self, type_name: &str) -> Vec<Vec<u8>> {
+        let all = self.0.lock().unwrap();
+        all.iter()
+            .filter(|m| m.1 == type_name)
+            .map(|m| m.2.clone())
+            .collect()
+    }
+}
+
+impl Sink for Bag {
+    fn chunk(&self, c: &ChunkRef<'_>) {
+        self.put("/policy_node/action_chunk", ACTION_CHUNK, encode_chunk(c));
+    }
+    fn command(&self, _: &CommandRef<'_>) {}
+    fn tick_log(&self, r: &TickRecord) {
+        self.put("/policy_node/tick_log", TICK_LOG, encode_tick_log(r));
+    }
+    fn event(&self, _: Event) {}
+}
+
+/// A small generator: every client has its own, so that a failure repeats as far as threads allow.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) % sides
+    }
+}
+
+fn push(engine: &Engine, bag: &Bag, stamp_ns: i64, dice: &mut Dice) {
+    let data = [dice.roll(256) as u8; 12];
+    let m = ImageMessage {
+        stamp_ns,
+        width: 2,
+        height: 2,
+        encoding: "rgb8",
+        is_bigendian: false,
+        step: 6,
+        data: &data,
+    };
+    bag.put("/camera/image", IMAGE, m.encode());
+    engine.push_image("front", image(2, 2, "rgb8", 6, &data), stamp_ns);
+    let m = JointsMessage {
+        stamp_ns,
+        names: JOINTS.map(String::from).to_vec(),
+        positions: vec![dice.roll(100) as f64 / 100.0, 0.2],
+    };
+    bag.put("/joint_states", JOINT_STATE, m.encode());
+    let joints = JointsRef {
+        names: &m.names,
+        positions: &m.positions,
+    };
+    engine.push_joints(joints, stamp_ns);
+}
+
+fn command(dice: &mut Dice) -> Command {
+    let name = ["a", "b", "c"][dice.roll(3) as usize].to_string();
+    match dice.roll(16) {
+        0..=2 => Command::Snapshot {
+            name: Some(name),
+            tier: None,
+            overwrite: true,
+            exclude: vec![],
+        },
+        3 | 4 => restore(&name),
+        5 | 6 => Command::Fork {
+            name,
+            session: ["main", "alt"][dice.roll(2) as usize].into(),
+            switch_to: dice.roll(2) == 0,
+        },
+        7 => Command::Reset {
+            keep_prompt: dice.roll(2) == 0,
+        },
+        8 => Command::Rollback(RollbackTarget::Steps(1)),
+        9 => Command::Drop { name },
+        10 => Command::Prompt(["go", "stop", "left", ""][dice.roll(4) as usize].into()),
+        11 => Command::TimeJump { delta_ns: -1 },
+        12 => Command::Tick(TickRequest {
+            action_only: true,
+            ..TickRequest::default()
+        }),
+        _ => Command::Tick(TickRequest::default()),
+    }
+}
+
+fn toy(config: &Config) -> Box<dyn Core> {
+    Box::new(ToyCore::new(config, Arc::default(), JOINTS.len()))
+}
+
+#[test]
+fn case_106_a_storm_of_commands_replays_as_the_serial_order_of_its_log() {
+    let (clock, bag) = (FakeClock::new(), Arc::new(Bag::default()));
+    let engine = Engine::new(clock.clone(), bag.clone());
+    engine
+        .configure_with(toy_config(), Box::new(|c| Ok(toy(c))))
+        .unwrap();
+    engine.activate().unwrap();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let (engine, clock, bag) = (engine.clone(), clock.clone(), bag.clone());
+            std::thread::spawn(move || {
+                let mut dice = Dice(client + 1);
+                let mut outcomes = Vec::new();
+                for _ in 0..COMMANDS {
+                    clock.advance_ms(1);
+                    let command = command(&mut dice);
+                    if matches!(command, Command::Tick(_)) {
+                        push(&engine, &bag, clock.ros_ns(), &mut dice);
+                    }
+                    let kind = command.kind();
+                    let outcome = engine.call(command, WAIT);
+                    assert_eq!(outcome.kind, kind, "an answer of another call");
+                    outcomes.push(outcome);
+                }
+                outcomes
+            })
+        })
+        .collect();
+    // And the lifecycle under them.
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(2));
+        engine.deactivate().unwrap();
+        engine.activate().unwrap();
+    }
+    let outcomes: Vec<Outcome> = clients
+        .into_iter()
+        .flat_map(|c| c.join().unwrap())
+        .collect();
+    engine.deactivate().unwrap();
+    let mut ids: Vec<u64> = outcomes.iter().map(|o| o.op_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), CLIENTS as usize * COMMANDS, "one id per call");
+    for o in &outcomes {
+        use ResultCode::*;
+        let may = match o.kind {
+            // Capsules come and go, and the target of a fork may be the set that ticks by now.
+            "restore" | "rollback" | "drop" => vec![NotFound],
+            "fork" => vec![NotFound, NoSession],
+            // Flushed by another client's epoch, no context yet, or the node was Inactive.
+            "tick" => vec![StaleInput, WrongState, Cancelled],
+            "prompt" => vec![PromptEmpty],
+            _ => vec![],
+        };
+        assert!(o.code.is_ok() || may.contains(&o.code), "{o:?}");
+    }
+    let done = |kind: &str| {
+        let is_done = |o: &&Outcome| o.kind == kind && o.code.is_ok();
+        outcomes.iter().filter(is_done).count()
+    };
+    for kind in ["snapshot", "restore", "fork", "rollback", "reset", "tick"] {
+        assert!(done(kind) > 5, "{} of {kind}", done(kind));
+    }
+    let expected = bag.of(ACTION_CHUNK);
+    assert!(expected.len() > 20, "{} chunks", expected.len());
+
+    let mut out = McapSink::new(Cursor::new(Vec::new())).unwrap();
+    let config = toy_config();
+    let core = toy(&config);
+    let report = replay_with(
+        config,
+        core,
+        &ReplayOptions::default(),
+        &mut McapSource::new(bag.mcap()),
+        &mut out,
+    )
+    .unwrap();
+    assert_eq!(report.mismatches, []);
+    let mut chunks = Vec::new();
+    McapSource::new(out.into_inner().into_inner())
+        .for_each(&mut |m| {
+            chunks.push(m.data.to_vec());
+            Ok(())
+        })
+        .unwrap();
+    assert!(
+        chunks == expected,
+        "{} of {} chunks",
+        chunks.len(),
+        expected.len()
+    );
+}
