@@ -90,7 +90,7 @@ ros_checks() {
   check "clippy of the node" in_ros tools/ros/cargo.sh clippy --locked --release -p flashrt-nodes --features ros --bins --lib --test "ros_*" -- -D warnings
   check "Rust tests of the node" in_ros tools/ros/cargo.sh test --locked --release -p flashrt-nodes --features ros --lib --test "ros_*"
   check "interfaces from C++" in_ros ctest --test-dir build/flashrt_ros --tests-regex interfaces_cpp --output-on-failure
-  check "ROS tests" in_ros python3 -m pytest test
+  check "ROS tests" in_ros python3 -m pytest -rs test
   # In the demo's Python, which has the simulator. PyTorch is no part of it: the tests of training skip, and say so.
   check "demo and policy tools" tools/demo/env.sh python -m pytest -rs tools/demo/tests tools/policy/tests
 }
