@@ -99,6 +99,15 @@ fn bench_prints_json_with_counts() {
         assert!(series
             .iter()
             .all(|s| s["count"] == 3 && s["p50_us"].as_f64().unwrap() >= 0.0));
+        // Capsules are held against a plain copy in the same run, itself being 1.
+        for s in series {
+            let ratio = s["p50_ratio"].as_f64();
+            match (what, s["name"].as_str().unwrap()) {
+                ("capsule", name) if name.starts_with("memcpy") => assert_eq!(ratio, Some(1.0)),
+                ("capsule", name) => assert!(ratio.is_some_and(|r| r > 0.0), "{name}"),
+                _ => assert_eq!(ratio, None),
+            }
+        }
     }
 }
 
@@ -114,6 +123,8 @@ fn bench_memory_counts_what_it_did() {
         (&memory["ticks"], &memory["snapshots"], &memory["restores"]),
         (&100.into(), &1.into(), &1.into())
     );
+    let growth = memory["growth"].as_i64().unwrap();
+    assert_eq!(memory["is_flat"], growth <= 1 << 20);
     // The weights alone are 13 MiB.
     assert!(memory["resident_before"].as_u64().unwrap() > 13 << 20);
 }

@@ -14,6 +14,10 @@ use super::{pipeline, table};
 
 /// Runs before the clock starts.
 pub const WARM_UP: usize = 20;
+/// Growth of resident memory that still counts as flat: the system maps pages and arenas late.
+const FLAT_BYTES: i128 = 1 << 20;
+/// What a snapshot and a restore are held against.
+const PLAIN_COPY: &str = "memcpy of the same bytes";
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -43,6 +47,8 @@ pub struct Series {
     name: String,
     micros: Vec<f64>,
     bytes: Option<u64>,
+    /// Median over the median of the plain copy in the same run.
+    ratio: Option<f64>,
 }
 
 impl Series {
@@ -70,6 +76,7 @@ impl Series {
             name,
             micros,
             bytes: None,
+            ratio: None,
         }
     }
 
@@ -96,6 +103,7 @@ impl Series {
             "p50_us": self.quantile(0.5),
             "p99_us": self.quantile(0.99),
             "max_us": self.quantile(1.0),
+            "p50_ratio": self.ratio,
         })
     }
 
@@ -104,8 +112,9 @@ impl Series {
         let mut row = vec![self.name.clone(), self.micros.len().to_string(), size];
         row.extend([0.5, 0.99, 1.0].map(|q| {
             let value = self.quantile(q) / unit_us;
-            format!("{value:.*}", if value < 100.0 { 2 } else { 1 })
+            format!("{value:.2}")
         }));
+        row.extend(self.ratio.map(|r| format!("{r:.2}")));
         row
     }
 }
@@ -139,7 +148,7 @@ pub fn run(what: What, config: &Path, count: usize, is_json: bool) -> Result<()>
             serde_json::json!({
                 "ticks": m.ticks, "snapshots": m.snapshots, "restores": m.restores,
                 "resident_before": m.before, "resident_after": m.after,
-                "growth": i128::from(m.after) - i128::from(m.before),
+                "growth": growth(&m), "is_flat": growth(&m) <= FLAT_BYTES,
             })
         });
         say!(
@@ -154,25 +163,32 @@ pub fn run(what: What, config: &Path, count: usize, is_json: bool) -> Result<()>
     say!("{backend}, {isa}, {threads} threads on {cores} cores, {WARM_UP} runs of warm-up");
     if let Some(m) = memory {
         say!(
-            "resident memory over {} ticks, {} snapshots, {} restores: {} kB before, {} kB after, growth {} kB",
+            "resident memory over {} ticks, {} snapshots, {} restores: {} KiB before, {} KiB after, growth {} KiB: {}",
             m.ticks,
             m.snapshots,
             m.restores,
             m.before / 1024,
             m.after / 1024,
-            (i128::from(m.after) - i128::from(m.before)) / 1024
+            growth(&m) / 1024,
+            if growth(&m) <= FLAT_BYTES { "flat" } else { "not flat" }
         );
         return Ok(());
     }
     let (unit, unit_us) = what.unit();
     let [p50, p99, max] = ["p50", "p99", "max"].map(|q| format!("{q} {unit}"));
+    let mut head = vec!["what", "runs", "size", &p50, &p99, &max];
+    if series.iter().any(|s| s.ratio.is_some()) {
+        head.push("p50 / memcpy");
+    }
     output::print(format_args!(
         "{}",
-        table::plain(
-            &["what", "runs", "size", &p50, &p99, &max],
-            series.iter().map(|s| s.row(unit_us))
-        )
+        table::plain(&head, series.iter().map(|s| s.row(unit_us)))
     ))
+}
+
+/// Bytes by which the resident memory grew.
+fn growth(memory: &pipeline::Memory) -> i128 {
+    i128::from(memory.after) - i128::from(memory.before)
 }
 
 /// The deployment file alone: the engine loads a model of its own, and two would be in memory.
@@ -248,7 +264,7 @@ fn capsules(policy: &mut Policy, count: usize) -> Result<Vec<Series>> {
             let source = vec![0x5A_u8; usize::try_from(bytes)?];
             let mut target = vec![0_u8; source.len()];
             all.push(
-                Series::measure("memcpy of the same bytes", count, |_| {
+                Series::measure(PLAIN_COPY, count, |_| {
                     target.copy_from_slice(std::hint::black_box(&source));
                     std::hint::black_box(&mut target);
                     Ok(())
@@ -256,6 +272,13 @@ fn capsules(policy: &mut Policy, count: usize) -> Result<Vec<Series>> {
                 .of_bytes(bytes),
             );
         }
+    }
+    let copy_us = all
+        .iter()
+        .find(|s| s.name == PLAIN_COPY)
+        .map(|s| s.quantile(0.5));
+    for series in &mut all {
+        series.ratio = copy_us.map(|copy_us| series.quantile(0.5) / copy_us);
     }
     Ok(all)
 }
