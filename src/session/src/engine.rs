@@ -258,7 +258,8 @@ impl Engine {
     /// Inactive to Active: a new epoch, ticks and commands start.
     ///
     /// # Errors
-    /// WRONG_STATE when already Active, POISONED in the error state; the state does not change.
+    /// WRONG_STATE when already Active, POISONED in the error state, TIMEOUT when a command takes too long, DEVICE after a
+    /// cleanup that gave up; the state does not change.
     pub fn activate(&self) -> Result<(), SessionError> {
         self.begin(id::ACTIVATE)?;
         let result = self.start_ticking();
@@ -282,7 +283,18 @@ impl Engine {
             command: None,
             queued_ns: shared.clock.steady_ns(),
         };
-        shared.enqueue(queued).map_err(|_| not_configured())?;
+        shared.enqueue(queued).map_err(|_| {
+            operation.cell.finish(Outcome::new(
+                operation.op_id,
+                operation.kind,
+                ResultCode::Cancelled,
+                "the device thread is ending",
+            ));
+            SessionError::new(
+                ResultCode::Device,
+                "a cleanup waits for the device thread, which is stuck or ending: clean up again, or restart the process",
+            )
+        })?;
         let outcome = operation.wait(DEVICE_PATIENCE).unwrap_or_else(|| {
             let given_up = Outcome::new(
                 operation.op_id,
