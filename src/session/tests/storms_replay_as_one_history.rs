@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::*;
 use flashrt_session::bag::{BagMessage, BagSink, BagSource, McapSink, McapSource};
+use flashrt_session::config::TickMode;
 use flashrt_session::core::Core;
 use flashrt_session::messages::*;
 use flashrt_session::replay::{replay_with, ReplayOptions};
@@ -14,7 +15,18 @@ use flashrt_session::*;
 
 const WAIT: Duration = Duration::from_secs(20);
 const CLIENTS: u64 = 3;
-const COMMANDS: usize = 334;
+
+/// A deployment to storm.
+#[derive(Clone, Copy)]
+struct Deployment {
+    config: fn() -> Config,
+    open: fn(&Config) -> Box<dyn Core>,
+    /// Side of its images.
+    side: u32,
+    prompts: [&'static str; 3],
+    /// Commands of each client.
+    commands: usize,
+}
 
 /// Topic, type and CDR of each message.
 #[derive(Default)]
@@ -71,33 +83,46 @@ impl Dice {
     }
 }
 
-fn push(engine: &Engine, bag: &Bag, stamp_ns: i64, dice: &mut Dice) {
-    let data = [dice.roll(256) as u8; 12];
-    let m = ImageMessage {
-        stamp_ns,
-        width: 2,
-        height: 2,
-        encoding: "rgb8",
-        is_bigendian: false,
-        step: 6,
-        data: &data,
-    };
-    bag.put("/camera/image", IMAGE, m.encode());
-    engine.push_image("front", image(2, 2, "rgb8", 6, &data), stamp_ns);
+fn push(engine: &Engine, bag: &Bag, config: &Config, side: u32, stamp_ns: i64, dice: &mut Dice) {
+    for view in &config.images {
+        let first = dice.roll(256) as usize;
+        let data: Vec<u8> = (0..(side * side * 3) as usize)
+            .map(|i| (first + i / 7) as u8)
+            .collect();
+        let m = ImageMessage {
+            stamp_ns,
+            width: side,
+            height: side,
+            encoding: "rgb8",
+            is_bigendian: false,
+            step: side * 3,
+            data: &data,
+        };
+        bag.put(&format!("/{}", view.topic), IMAGE, m.encode());
+        let image = image(side, side, "rgb8", side * 3, &data);
+        assert_eq!(
+            engine.push_image(&view.view, image, stamp_ns),
+            PushOutcome::Accepted
+        );
+    }
+    let names = config.joint_names();
     let m = JointsMessage {
         stamp_ns,
-        names: JOINTS.map(String::from).to_vec(),
-        positions: vec![dice.roll(100) as f64 / 100.0, 0.2],
+        positions: names
+            .iter()
+            .map(|_| dice.roll(100) as f64 / 100.0)
+            .collect(),
+        names,
     };
     bag.put("/joint_states", JOINT_STATE, m.encode());
     let joints = JointsRef {
         names: &m.names,
         positions: &m.positions,
     };
-    engine.push_joints(joints, stamp_ns);
+    assert_eq!(engine.push_joints(joints, stamp_ns), PushOutcome::Accepted);
 }
 
-fn command(dice: &mut Dice) -> Command {
+fn command(dice: &mut Dice, prompts: &[&str; 3]) -> Command {
     let name = ["a", "b", "c"][dice.roll(3) as usize].to_string();
     match dice.roll(16) {
         0..=2 => Command::Snapshot {
@@ -117,7 +142,11 @@ fn command(dice: &mut Dice) -> Command {
         },
         8 => Command::Rollback(RollbackTarget::Steps(1)),
         9 => Command::Drop { name },
-        10 => Command::Prompt(["go", "stop", "left", ""][dice.roll(4) as usize].into()),
+        10 => Command::Prompt(match dice.roll(4) {
+            // Refused.
+            3 => String::new(),
+            n => prompts[n as usize].into(),
+        }),
         11 => Command::TimeJump { delta_ns: -1 },
         12 => Command::Tick(TickRequest {
             action_only: true,
@@ -127,29 +156,29 @@ fn command(dice: &mut Dice) -> Command {
     }
 }
 
-fn toy(config: &Config) -> Box<dyn Core> {
-    Box::new(ToyCore::new(config, Arc::default(), JOINTS.len()))
-}
-
-#[test]
-fn case_106_a_storm_of_commands_replays_as_the_serial_order_of_its_log() {
+fn storm(deployment: Deployment) {
     let (clock, bag) = (FakeClock::new(), Arc::new(Bag::default()));
     let engine = Engine::new(clock.clone(), bag.clone());
     engine
-        .configure_with(toy_config(), Box::new(|c| Ok(toy(c))))
+        .configure_with(
+            (deployment.config)(),
+            Box::new(move |c| Ok((deployment.open)(c))),
+        )
         .unwrap();
     engine.activate().unwrap();
     let clients: Vec<_> = (0..CLIENTS)
         .map(|client| {
             let (engine, clock, bag) = (engine.clone(), clock.clone(), bag.clone());
             std::thread::spawn(move || {
+                let config = (deployment.config)();
                 let mut dice = Dice(client + 1);
                 let mut outcomes = Vec::new();
-                for _ in 0..COMMANDS {
+                for _ in 0..deployment.commands {
                     clock.advance_ms(1);
-                    let command = command(&mut dice);
+                    let command = command(&mut dice, &deployment.prompts);
                     if matches!(command, Command::Tick(_)) {
-                        push(&engine, &bag, clock.ros_ns(), &mut dice);
+                        let now = clock.ros_ns();
+                        push(&engine, &bag, &config, deployment.side, now, &mut dice);
                     }
                     let kind = command.kind();
                     let outcome = engine.call(command, WAIT);
@@ -171,36 +200,14 @@ fn case_106_a_storm_of_commands_replays_as_the_serial_order_of_its_log() {
         .flat_map(|c| c.join().unwrap())
         .collect();
     engine.deactivate().unwrap();
-    let mut ids: Vec<u64> = outcomes.iter().map(|o| o.op_id).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), CLIENTS as usize * COMMANDS, "one id per call");
-    for o in &outcomes {
-        use ResultCode::*;
-        let may = match o.kind {
-            // Capsules come and go, and the target of a fork may be the set that ticks by now.
-            "restore" | "rollback" | "drop" => vec![NotFound],
-            "fork" => vec![NotFound, NoSession],
-            // Flushed by another client's epoch, no context yet, or the node was Inactive.
-            "tick" => vec![StaleInput, WrongState, Cancelled],
-            "prompt" => vec![PromptEmpty],
-            _ => vec![],
-        };
-        assert!(o.code.is_ok() || may.contains(&o.code), "{o:?}");
-    }
-    let done = |kind: &str| {
-        let is_done = |o: &&Outcome| o.kind == kind && o.code.is_ok();
-        outcomes.iter().filter(is_done).count()
-    };
-    for kind in ["snapshot", "restore", "fork", "rollback", "reset", "tick"] {
-        assert!(done(kind) > 5, "{} of {kind}", done(kind));
-    }
+    engine.cleanup().unwrap();
+    check_outcomes(&outcomes, deployment.commands);
     let expected = bag.of(ACTION_CHUNK);
     assert!(expected.len() > 20, "{} chunks", expected.len());
 
     let mut out = McapSink::new(Cursor::new(Vec::new())).unwrap();
-    let config = toy_config();
-    let core = toy(&config);
+    let config = (deployment.config)();
+    let core = (deployment.open)(&config);
     let report = replay_with(
         config,
         core,
@@ -223,4 +230,70 @@ fn case_106_a_storm_of_commands_replays_as_the_serial_order_of_its_log() {
         chunks.len(),
         expected.len()
     );
+}
+
+/// Every call got an answer of its own, with a code that some serial order explains.
+fn check_outcomes(outcomes: &[Outcome], commands: usize) {
+    let mut ids: Vec<u64> = outcomes.iter().map(|o| o.op_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), CLIENTS as usize * commands, "one id per call");
+    for o in outcomes {
+        use ResultCode::*;
+        let may = match o.kind {
+            // Capsules come and go, and the target of a fork may be the set that ticks by now.
+            "restore" | "rollback" | "drop" => vec![NotFound],
+            "fork" => vec![NotFound, NoSession],
+            // Flushed by another client's epoch, no context yet, or the node was Inactive.
+            "tick" => vec![StaleInput, WrongState, Cancelled],
+            "prompt" => vec![PromptEmpty],
+            _ => vec![],
+        };
+        assert!(o.code.is_ok() || may.contains(&o.code), "{o:?}");
+    }
+    for kind in ["snapshot", "restore", "fork", "rollback", "reset", "tick"] {
+        let is_done = |o: &&Outcome| o.kind == kind && o.code.is_ok();
+        let done = outcomes.iter().filter(is_done).count();
+        assert!(done >= 3, "{done} of {kind}");
+    }
+}
+
+fn toy(config: &Config) -> Box<dyn Core> {
+    Box::new(ToyCore::new(config, Arc::default(), JOINTS.len()))
+}
+
+fn demo(config: &Config) -> Box<dyn Core> {
+    live::open(config).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn demo_on_trigger() -> Config {
+    let mut config = demo_config();
+    config.tick.mode = TickMode::Trigger;
+    config
+}
+
+#[test]
+fn case_106_a_thousand_commands_replay_as_the_serial_order_of_their_log() {
+    storm(Deployment {
+        config: toy_config,
+        open: toy,
+        side: 2,
+        prompts: ["go", "stop", "left"],
+        commands: 334,
+    });
+}
+
+#[test]
+fn case_106_no_capsule_of_the_demo_policy_is_torn() {
+    storm(Deployment {
+        config: demo_on_trigger,
+        open: demo,
+        side: 24,
+        prompts: [
+            "put the cube on the red pad",
+            "put the cube on the blue pad",
+            "put the cube on the green pad",
+        ],
+        commands: 120,
+    });
 }
