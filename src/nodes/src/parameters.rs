@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use flashrt_session::config::closest;
 
 /// One parameter of the node, for declaration and documentation.
 pub struct Parameter {
@@ -138,11 +139,7 @@ impl Overrides {
                 && !name.starts_with("qos_overrides./")
                 && !PARAMETERS.iter().any(|p| p.name == name)
         })?;
-        let near = PARAMETERS
-            .iter()
-            .map(|p| p.name)
-            .min_by_key(|known| distance(known, name))
-            .unwrap_or("");
+        let near = closest(name, PARAMETERS.iter().map(|p| p.name)).unwrap_or("");
         Some(format!(
             "{place} sets parameter '{name}', which policy_node does not have; the nearest is '{near}' ({}). Ports, topics and limits belong into the deployment file",
             known()
@@ -201,22 +198,6 @@ fn collect_values(
     }
 }
 
-/// Levenshtein distance over characters.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let change = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,12 +250,5 @@ mod tests {
         let overrides = Overrides::read(&arguments(&words), "policy_node").unwrap();
         assert!(overrides.check_lists().is_ok());
         assert_eq!(overrides.first_unknown(), None);
-    }
-
-    #[test]
-    fn distances_are_edits() {
-        assert_eq!(distance("prompt", "promt"), 1);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

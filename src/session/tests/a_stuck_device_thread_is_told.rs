@@ -11,13 +11,7 @@ use flashrt_session::*;
 #[test]
 fn cleanup_gives_up_with_a_code_and_works_later() {
     let rig = Rig::active(toy_config());
-    rig.control.is_stuck.store(true, SeqCst);
-    rig.push_all(1);
-    let tick = rig
-        .engine
-        .submit(Command::Tick(TickRequest::default()))
-        .unwrap();
-    rig.wait_for("the tick to hang", || rig.control.is_in_run.load(SeqCst));
+    let tick = rig.hang(1);
     let behind = rig.engine.submit(snapshot("a")).unwrap();
     rig.engine.deactivate().unwrap();
     let error = rig.engine.cleanup().unwrap_err();

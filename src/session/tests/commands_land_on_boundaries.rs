@@ -235,12 +235,7 @@ fn case_100_a_late_caller_learns_the_result() {
     let rig = Rig::active(toy_config());
     rig.tick(1);
     rig.ok(snapshot("a"));
-    rig.control.is_stuck.store(true, SeqCst);
-    rig.push_all(1);
-    let _tick = rig
-        .engine
-        .submit(Command::Tick(TickRequest::default()))
-        .unwrap();
+    let _tick = rig.hang(1);
     let answer = rig.engine.call(restore("a"), Duration::from_millis(20));
     assert_eq!(answer.code, ResultCode::Accepted);
     assert!(rig
@@ -273,12 +268,7 @@ fn case_102_an_abandoned_call_does_not_answer_the_next_one() {
     let rig = Rig::active(toy_config());
     rig.tick(1);
     rig.ok(snapshot("a"));
-    rig.control.is_stuck.store(true, SeqCst);
-    rig.push_all(1);
-    let _tick = rig
-        .engine
-        .submit(Command::Tick(TickRequest::default()))
-        .unwrap();
+    let _tick = rig.hang(1);
     let a = rig.engine.call(snapshot("b"), Duration::from_millis(5));
     let b = rig.engine.submit(restore("nope")).unwrap();
     rig.control.is_stuck.store(false, SeqCst);

@@ -2,46 +2,18 @@
 
 mod common;
 use std::io::Cursor;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use common::bag::Bag;
 use common::*;
-use flashrt_session::bag::{BagMessage, BagSink, BagSource, McapSink, McapSource};
+use flashrt_session::bag::{BagSource, McapSink, McapSource};
 use flashrt_session::config::TickMode;
 use flashrt_session::messages::*;
 use flashrt_session::replay::{replay, ReplayOptions};
 use flashrt_session::*;
 
 const WAIT: Duration = Duration::from_secs(120);
-
-#[derive(Default)]
-struct Bag(Mutex<Vec<(String, &'static str, Vec<u8>)>>);
-
-impl Bag {
-    fn put(&self, topic: &str, type_name: &'static str, data: Vec<u8>) {
-        self.0.lock().unwrap().push((topic.into(), type_name, data));
-    }
-    fn chunks(&self) -> Vec<Vec<u8>> {
-        self.0
-            .lock()
-            .unwrap()
-            .iter()
-            .filter(|m| m.1 == ACTION_CHUNK)
-            .map(|m| m.2.clone())
-            .collect()
-    }
-}
-
-impl Sink for Bag {
-    fn chunk(&self, c: &ChunkRef<'_>) {
-        self.put("/policy_node/action_chunk", ACTION_CHUNK, encode_chunk(c));
-    }
-    fn command(&self, _: &CommandRef<'_>) {}
-    fn tick_log(&self, r: &TickRecord) {
-        self.put("/policy_node/tick_log", TICK_LOG, encode_tick_log(r));
-    }
-    fn event(&self, _: Event) {}
-}
 
 struct Demo {
     engine: Engine,
@@ -58,7 +30,7 @@ fn trigger_config() -> Config {
 impl Demo {
     fn new() -> Demo {
         let clock = FakeClock::new();
-        let bag = Arc::new(Bag::default());
+        let bag = Arc::new(Bag::new("/policy_node"));
         let engine = Engine::new(clock.clone(), bag.clone());
         engine
             .configure(trigger_config())
@@ -179,23 +151,7 @@ fn restore_fork_reset_and_replay_are_exact_and_the_control_differs() {
     demo.engine.deactivate().unwrap();
     demo.engine.cleanup().unwrap();
 
-    let bag = {
-        let mut sink = McapSink::new(Cursor::new(Vec::new())).unwrap();
-        for (i, (topic, type_name, data)) in demo.bag.0.lock().unwrap().iter().enumerate() {
-            sink.write(
-                &BagMessage {
-                    topic,
-                    type_name,
-                    log_time_ns: i as u64,
-                    data,
-                },
-                "",
-            )
-            .unwrap();
-        }
-        sink.finish().unwrap();
-        sink.into_inner().into_inner()
-    };
+    let bag = demo.bag.mcap();
     let offline = || {
         let mut out = McapSink::new(Cursor::new(Vec::new())).unwrap();
         let mut source = McapSource::new(bag.clone());
@@ -336,7 +292,7 @@ fn buckets_are_evicted_and_prepared_outside_active() {
 
 #[test]
 fn case_86_missing_weights_fail_configure_with_the_file_named() {
-    let engine = Engine::new(FakeClock::new(), Arc::new(Bag::default()));
+    let engine = Engine::new(FakeClock::new(), Arc::new(Bag::new("/policy_node")));
     let mut config = trigger_config();
     config.model.weights = "/nonexistent/policy".into();
     let e = engine.configure(config).unwrap_err();

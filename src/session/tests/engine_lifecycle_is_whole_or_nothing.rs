@@ -243,13 +243,7 @@ fn case_168_a_stuck_tick_holds_up_neither_emitter_nor_deactivate() {
     for n in 1..=3 {
         rig.step_commands(n);
     }
-    rig.control.is_stuck.store(true, SeqCst);
-    rig.push_all(2);
-    let stuck = rig
-        .engine
-        .submit(Command::Tick(TickRequest::default()))
-        .unwrap();
-    rig.wait_for("the tick to hang", || rig.control.is_in_run.load(SeqCst));
+    let stuck = rig.hang(2);
     // The emitter goes on: two holds (250 ms), then starved.
     rig.step_commands(4);
     rig.step_commands(5);

@@ -5,70 +5,15 @@ use std::io::Cursor;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use common::bag::{Bag, Message};
 use common::*;
-use flashrt_session::bag::{BagMessage, BagSink, BagSource, McapSink, McapSource};
+use flashrt_session::bag::{BagSource, McapSink, McapSource};
 use flashrt_session::core::Core;
 use flashrt_session::messages::*;
 use flashrt_session::replay::{replay_with, ReplayOptions, ReplayReport};
 use flashrt_session::*;
 
 const NODE: &str = "/cell/policy_node";
-
-/// Topic, type and CDR of one message.
-type Message = (String, &'static str, Vec<u8>);
-
-/// Records what a bag recorder would: inputs, tick log, chunks.
-struct Bag {
-    messages: Mutex<Vec<Message>>,
-}
-
-impl Bag {
-    fn put(&self, topic: &str, type_name: &'static str, data: Vec<u8>) {
-        self.messages
-            .lock()
-            .unwrap()
-            .push((topic.into(), type_name, data));
-    }
-    fn mcap(&self) -> Vec<u8> {
-        let mut sink = McapSink::new(Cursor::new(Vec::new())).unwrap();
-        for (i, (topic, type_name, data)) in self.messages.lock().unwrap().iter().enumerate() {
-            sink.write(
-                &BagMessage {
-                    topic,
-                    type_name,
-                    log_time_ns: i as u64,
-                    data,
-                },
-                "",
-            )
-            .unwrap();
-        }
-        sink.finish().unwrap();
-        sink.into_inner().into_inner()
-    }
-    fn chunks(&self) -> Vec<Vec<u8>> {
-        let all = self.messages.lock().unwrap();
-        all.iter()
-            .filter(|m| m.1 == ACTION_CHUNK)
-            .map(|m| m.2.clone())
-            .collect()
-    }
-}
-
-impl Sink for Bag {
-    fn chunk(&self, c: &ChunkRef<'_>) {
-        self.put(
-            &format!("{NODE}/action_chunk"),
-            ACTION_CHUNK,
-            encode_chunk(c),
-        );
-    }
-    fn command(&self, _: &CommandRef<'_>) {}
-    fn tick_log(&self, r: &TickRecord) {
-        self.put(&format!("{NODE}/tick_log"), TICK_LOG, encode_tick_log(r));
-    }
-    fn event(&self, _: Event) {}
-}
 
 struct Live {
     engine: Engine,
@@ -79,9 +24,7 @@ struct Live {
 impl Live {
     fn new(width: usize) -> Live {
         let clock = FakeClock::new();
-        let bag = std::sync::Arc::new(Bag {
-            messages: Mutex::default(),
-        });
+        let bag = std::sync::Arc::new(Bag::new(NODE));
         let engine = Engine::new(clock.clone(), bag.clone());
         engine
             .configure_with(toy_config(), Box::new(move |c| Ok(toy(c, width))))
@@ -298,6 +241,7 @@ fn what_the_bag_lacks_is_named() {
             .map(|(_, m)| m.clone())
             .collect();
         Bag {
+            node: NODE,
             messages: Mutex::new(kept),
         }
         .mcap()

@@ -2,11 +2,12 @@
 
 mod common;
 use std::io::Cursor;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use common::bag::Bag;
 use common::*;
-use flashrt_session::bag::{BagMessage, BagSink, BagSource, McapSink, McapSource};
+use flashrt_session::bag::{BagSource, McapSink, McapSource};
 use flashrt_session::config::TickMode;
 use flashrt_session::core::Core;
 use flashrt_session::messages::*;
@@ -26,48 +27,6 @@ struct Deployment {
     prompts: [&'static str; 3],
     /// Commands of each client.
     commands: usize,
-}
-
-/// Topic, type and CDR of each message.
-#[derive(Default)]
-struct Bag(Mutex<Vec<(String, &'static str, Vec<u8>)>>);
-
-impl Bag {
-    fn put(&self, topic: &str, type_name: &'static str, data: Vec<u8>) {
-        self.0.lock().unwrap().push((topic.into(), type_name, data));
-    }
-    fn mcap(&self) -> Vec<u8> {
-        let mut sink = McapSink::new(Cursor::new(Vec::new())).unwrap();
-        for (i, (topic, type_name, data)) in self.0.lock().unwrap().iter().enumerate() {
-            let message = BagMessage {
-                topic,
-                type_name,
-                log_time_ns: i as u64,
-                data,
-            };
-            sink.write(&message, "").unwrap();
-        }
-        sink.finish().unwrap();
-        sink.into_inner().into_inner()
-    }
-    fn of(&self, type_name: &str) -> Vec<Vec<u8>> {
-        let all = self.0.lock().unwrap();
-        all.iter()
-            .filter(|m| m.1 == type_name)
-            .map(|m| m.2.clone())
-            .collect()
-    }
-}
-
-impl Sink for Bag {
-    fn chunk(&self, c: &ChunkRef<'_>) {
-        self.put("/policy_node/action_chunk", ACTION_CHUNK, encode_chunk(c));
-    }
-    fn command(&self, _: &CommandRef<'_>) {}
-    fn tick_log(&self, r: &TickRecord) {
-        self.put("/policy_node/tick_log", TICK_LOG, encode_tick_log(r));
-    }
-    fn event(&self, _: Event) {}
 }
 
 /// A small generator: every client has its own, so that a failure repeats as far as threads allow.
@@ -157,7 +116,7 @@ fn command(dice: &mut Dice, prompts: &[&str; 3]) -> Command {
 }
 
 fn storm(deployment: Deployment) {
-    let (clock, bag) = (FakeClock::new(), Arc::new(Bag::default()));
+    let (clock, bag) = (FakeClock::new(), Arc::new(Bag::new("/policy_node")));
     let engine = Engine::new(clock.clone(), bag.clone());
     engine
         .configure_with(
@@ -202,7 +161,7 @@ fn storm(deployment: Deployment) {
     engine.deactivate().unwrap();
     engine.cleanup().unwrap();
     check_outcomes(&outcomes, deployment.commands);
-    let expected = bag.of(ACTION_CHUNK);
+    let expected = bag.chunks();
     assert!(expected.len() > 20, "{} chunks", expected.len());
 
     let mut out = McapSink::new(Cursor::new(Vec::new())).unwrap();

@@ -19,13 +19,7 @@ fn a_caller_may_wait_for_ever() {
 #[test]
 fn case_104_a_full_queue_answers_busy() {
     let rig = Rig::active(toy_config());
-    rig.control.is_stuck.store(true, SeqCst);
-    rig.push_all(1);
-    let tick = rig
-        .engine
-        .submit(Command::Tick(TickRequest::default()))
-        .unwrap();
-    rig.wait_for("the tick to hang", || rig.control.is_in_run.load(SeqCst));
+    let tick = rig.hang(1);
     let waiting: Vec<Operation> = (0..1024)
         .map(|_| rig.engine.submit(Command::List).unwrap())
         .collect();

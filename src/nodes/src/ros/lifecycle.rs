@@ -179,21 +179,21 @@ impl Lifecycle {
 
     fn cleanup(&self) -> Result<()> {
         self.engine.cleanup()?;
+        self.close_topics();
+        Ok(())
+    }
+
+    fn close_topics(&self) {
         self.inputs
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .close();
         self.publishers.close();
-        Ok(())
     }
 
     fn shutdown(&self) -> Result<()> {
         self.engine.shutdown()?;
-        self.inputs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .close();
-        self.publishers.close();
+        self.close_topics();
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 pub use flashrt_exec::BackendKind;
+pub use parse::closest;
 pub use table::docs_table;
 
 use crate::command::Tier;

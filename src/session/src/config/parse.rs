@@ -534,7 +534,8 @@ fn head(name: &str) -> &str {
         .map_or(name, |(cut, _)| &name[..cut])
 }
 
-fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The candidate that is most like `name` by edit distance; `None` if there is no candidate. Also for other name tables.
+pub fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = head(name);
     candidates.min_by_key(|c| distance(name, c))
 }
@@ -662,5 +663,17 @@ fn show(value: &Yaml) -> String {
     match text.char_indices().nth(120) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distance;
+
+    #[test]
+    fn distances_are_edits() {
+        assert_eq!(distance("prompt", "promt"), 1);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

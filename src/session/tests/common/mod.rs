@@ -1,6 +1,8 @@
 //! Fixtures: a clock that tests move, a sink that keeps everything, a small deterministic core.
 #![allow(dead_code)]
 
+pub mod bag;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -617,6 +619,17 @@ impl Rig {
     pub fn tick(&self, fill: u8) -> Outcome {
         self.push_all(fill);
         self.ok(Command::Tick(TickRequest::default()))
+    }
+    /// Begins a tick that hangs until `control.is_stuck` is false again.
+    pub fn hang(&self, fill: u8) -> Operation {
+        self.control.is_stuck.store(true, SeqCst);
+        self.push_all(fill);
+        let tick = self
+            .engine
+            .submit(Command::Tick(TickRequest::default()))
+            .unwrap();
+        self.wait_for("the tick to hang", || self.control.is_in_run.load(SeqCst));
+        tick
     }
 
     pub fn port(&self, name: &str) -> PortStatus {
