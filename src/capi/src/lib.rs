@@ -7,24 +7,14 @@
 //! sound.
 #![warn(missing_docs)]
 
+mod status;
+
 use std::ffi::c_void;
+
+pub use status::*;
 
 pub use flashrt_runtime::{MODEL_RUNTIME_ABI_VERSION, RUNTIME_ABI_VERSION};
 
-/// Success.
-pub const FRT_OK: i32 = 0;
-/// A null handle or argument, a bad stream id, or a range error.
-pub const FRT_ERR_INVALID: i32 = -1;
-/// The graph has no variant for the key.
-pub const FRT_ERR_NO_VARIANT: i32 = -2;
-/// A port is not bound.
-pub const FRT_ERR_UNBOUND: i32 = -3;
-/// A capture failed.
-pub const FRT_ERR_CAPTURE: i32 = -4;
-/// A stream, event, copy or launch call failed.
-pub const FRT_ERR_BACKEND: i32 = -5;
-/// An allocation failed.
-pub const FRT_ERR_OOM: i32 = -6;
 /// Shape key of a plan node that takes the key of the call.
 pub const FRT_KEY_INHERIT: u64 = flashrt_runtime::KEY_INHERIT;
 
