@@ -18,6 +18,7 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod abi;
 mod builder;
 mod declaration;
 mod error;
