@@ -1,5 +1,7 @@
 //! What a model declares, as plain data, and its canonical identity.
 
+use std::ffi::CString;
+
 use crate::{
     fnv1a64, Direction, ExecutorKind, Layout, Modality, PortDType, RegionFlags, Role, ShapeKey,
     StateClass, StreamId, Update,
@@ -11,11 +13,29 @@ const HEADER: &str = "frt-runtime-identity-v1\n";
 /// closing NUL).
 const CUT: usize = 191;
 
+/// A name or text of a declaration. The identity is over bytes, so that a name need not be UTF-8.
+pub trait NameBytes: Clone {
+    /// Its bytes, without a closing NUL.
+    fn name_bytes(&self) -> &[u8];
+}
+
+impl NameBytes for String {
+    fn name_bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl NameBytes for CString {
+    fn name_bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
 /// A stream of the export. Not part of the identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamDecl {
+pub struct StreamDecl<N = String> {
     /// Name.
-    pub name: String,
+    pub name: N,
     /// Stream of the context.
     pub stream_id: StreamId,
     /// Priority, more negative is more urgent.
@@ -24,9 +44,9 @@ pub struct StreamDecl {
 
 /// A captured graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GraphDecl {
+pub struct GraphDecl<N = String> {
     /// Name.
-    pub name: String,
+    pub name: N,
     /// Opaque handle, not 0.
     pub handle: u64,
     /// Variant fired when no key is given.
@@ -39,9 +59,9 @@ pub struct GraphDecl {
 
 /// A named buffer. Not part of the identity, except for its position (see [`PortDecl::buffer`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BufferDecl {
+pub struct BufferDecl<N = String> {
     /// Name.
-    pub name: String,
+    pub name: N,
     /// Opaque handle, not 0.
     pub handle: u64,
     /// Size in bytes.
@@ -52,9 +72,9 @@ pub struct BufferDecl {
 
 /// A window of a buffer that makes up the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegionDecl {
+pub struct RegionDecl<N = String> {
     /// Name.
-    pub name: String,
+    pub name: N,
     /// Handle of the buffer that it lies in.
     pub buffer: u64,
     /// First byte.
@@ -69,9 +89,9 @@ pub struct RegionDecl {
 
 /// A port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortDecl {
+pub struct PortDecl<N = String> {
     /// Name.
-    pub name: String,
+    pub name: N,
     /// Meaning of the payload.
     pub modality: Modality,
     /// Element type on the device.
@@ -96,7 +116,7 @@ pub struct PortDecl {
     pub bytes: u64,
 }
 
-impl PortDecl {
+impl<N> PortDecl<N> {
     /// True when a tick needs this port.
     pub fn is_required(&self) -> bool {
         self.required != 0
@@ -129,9 +149,9 @@ pub struct StageDecl {
 
 /// A stage of a generic plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GenericStageDecl {
+pub struct GenericStageDecl<N = String> {
     /// Name, 1 to 255 bytes.
-    pub name: String,
+    pub name: N,
     /// Who executes it.
     pub executor_kind: ExecutorKind,
     /// Graph index, or a number with a meaning for the producer.
@@ -141,29 +161,31 @@ pub struct GenericStageDecl {
 }
 
 /// Everything that a model declares. Pure data: handles are never dereferenced.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Declaration {
+///
+/// `N` holds the names: `String`, or `CString` behind the binary interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration<N = String> {
     /// Streams, in declaration order.
-    pub streams: Vec<StreamDecl>,
+    pub streams: Vec<StreamDecl<N>>,
     /// Graphs, in declaration order.
-    pub graphs: Vec<GraphDecl>,
+    pub graphs: Vec<GraphDecl<N>>,
     /// Buffers, in declaration order.
-    pub buffers: Vec<BufferDecl>,
+    pub buffers: Vec<BufferDecl<N>>,
     /// Regions, in declaration order.
-    pub regions: Vec<RegionDecl>,
+    pub regions: Vec<RegionDecl<N>>,
     /// Identity pairs `(key, value)`, in declaration order.
-    pub pairs: Vec<(String, String)>,
+    pub pairs: Vec<(N, N)>,
     /// Ports, in declaration order.
-    pub ports: Vec<PortDecl>,
+    pub ports: Vec<PortDecl<N>>,
     /// Stages of the declared plan.
     pub stages: Vec<StageDecl>,
     /// Stages of the generic plan; never together with `stages`.
-    pub generic_stages: Vec<GenericStageDecl>,
+    pub generic_stages: Vec<GenericStageDecl<N>>,
     /// Manifest text, when set. Not part of the identity.
-    pub manifest: Option<String>,
+    pub manifest: Option<N>,
 }
 
-impl Declaration {
+impl<N: NameBytes> Declaration<N> {
     /// The canonical identity: header, pairs, graphs, regions, ports, stages, generic stages, one record a line.
     ///
     /// Every line ends in `\n`, except that a region record or port prefix longer than 191 bytes is cut there (bytes, even
@@ -203,22 +225,20 @@ impl Declaration {
     fn record_bytes(&self) -> Vec<Vec<u8>> {
         let mut out = vec![HEADER.as_bytes().to_vec()];
         for (k, v) in &self.pairs {
-            out.push(format!("{k}={v}\n").into_bytes());
+            out.push([k.name_bytes(), b"=", v.name_bytes(), b"\n"].concat());
         }
         for g in &self.graphs {
-            out.push(format!("graph:{}:{}\n", g.name, g.stream_id).into_bytes());
+            out.push(record("graph:", &g.name, format!(":{}\n", g.stream_id)));
         }
         for (i, r) in self.regions.iter().enumerate() {
-            let text = format!(
-                "region:{i}:{}:{}:{}:{}\n",
-                r.name, r.offset, r.bytes, r.flags.0
-            );
-            out.push(cut(text));
+            let fields = format!(":{}:{}:{}\n", r.offset, r.bytes, r.flags.0);
+            let mut text = record(&format!("region:{i}:"), &r.name, fields);
+            text.truncate(CUT);
+            out.push(text);
         }
         for (i, p) in self.ports.iter().enumerate() {
-            let prefix = format!(
-                "port:{i}:{}:{}:{}:{}:{}:{}:{}:",
-                p.name,
+            let schema = format!(
+                ":{}:{}:{}:{}:{}:{}:",
                 p.modality.code(),
                 p.dtype.code(),
                 p.layout.code(),
@@ -226,40 +246,54 @@ impl Declaration {
                 p.update.code(),
                 p.required
             );
-            let mut record = cut(prefix);
-            let rest = format!(
+            let mut text = record(&format!("port:{i}:"), &p.name, schema);
+            text.truncate(CUT);
+            let window = format!(
                 "{}:{}:{}:{}\n",
                 join(&p.shape),
                 self.buffer_index(p.buffer),
                 p.offset,
                 p.bytes
             );
-            record.extend_from_slice(rest.as_bytes());
-            out.push(record);
+            text.extend_from_slice(window.as_bytes());
+            out.push(text);
         }
         for (i, s) in self.stages.iter().enumerate() {
             out.push(format!("stage:{i}:{}:{}\n", s.graph, join(&s.after)).into_bytes());
         }
         for (i, s) in self.generic_stages.iter().enumerate() {
-            let text = format!(
-                "gstage-v1:{i}:{}:{}:{}:{}:{}:{}\n",
-                s.name.len(),
-                s.name,
+            let length = s.name.name_bytes().len();
+            let fields = format!(
+                ":{}:{}:{}:{}\n",
                 s.executor_kind.code(),
                 s.executor_ref,
                 s.after.len(),
                 join(&s.after)
             );
-            out.push(text.into_bytes());
+            out.push(record(&format!("gstage-v1:{i}:{length}:"), &s.name, fields));
         }
         out
     }
 }
 
-fn cut(text: String) -> Vec<u8> {
-    let mut bytes = text.into_bytes();
-    bytes.truncate(CUT);
-    bytes
+impl<N> Default for Declaration<N> {
+    fn default() -> Declaration<N> {
+        Declaration {
+            streams: Vec::new(),
+            graphs: Vec::new(),
+            buffers: Vec::new(),
+            regions: Vec::new(),
+            pairs: Vec::new(),
+            ports: Vec::new(),
+            stages: Vec::new(),
+            generic_stages: Vec::new(),
+            manifest: None,
+        }
+    }
+}
+
+fn record(before: &str, name: &impl NameBytes, after: String) -> Vec<u8> {
+    [before.as_bytes(), name.name_bytes(), after.as_bytes()].concat()
 }
 
 fn join<T: ToString>(values: &[T]) -> String {

@@ -33,10 +33,14 @@ pub mod testing;
 mod types;
 mod verbs;
 
+pub use builder::{
+    check_earlier, check_generic_after, check_graph_index, check_graph_stage, check_stage_name,
+    check_staged,
+};
 pub use builder::{DeclarationBuilder, VerbTable};
 pub use declaration::{
-    first_difference, BufferDecl, Declaration, GenericStageDecl, GraphDecl, PortDecl, RegionDecl,
-    StageDecl, StreamDecl,
+    first_difference, BufferDecl, Declaration, GenericStageDecl, GraphDecl, NameBytes, PortDecl,
+    RegionDecl, StageDecl, StreamDecl,
 };
 pub use error::Error;
 pub use fingerprint::fnv1a64;

@@ -168,7 +168,7 @@ fn example_d_pi05_shape_with_a_context_action_plan() {
         b.add_identity(k, v).unwrap();
     }
     for (i, name) in ["infer", "decode_only", "context"].iter().enumerate() {
-        b.add_graph(name, i as u64 + 1, 0, &[0], 1).unwrap();
+        b.add_graph(*name, i as u64 + 1, 0, &[0], 1).unwrap();
     }
     b.add_buffer("observation_images_normalized", 71, 602112, Role::INPUT)
         .unwrap();
@@ -327,7 +327,7 @@ fn example_g_records_are_cut_at_191_bytes() {
     b.add_identity("k", "v").unwrap();
     b.add_graph("g", 1, 0, &[], 0).unwrap();
     b.add_buffer("b", 2, 16, Role::STATE).unwrap();
-    b.add_region(&"r".repeat(200), 2, 0, 16, BOTH).unwrap();
+    b.add_region("r".repeat(200), 2, 0, 16, BOTH).unwrap();
     b.add_port(port(
         &"p".repeat(200),
         Modality::Tensor,
@@ -373,7 +373,7 @@ fn example_h_duplicate_dependencies_are_legal() {
 fn a_cut_may_fall_inside_a_character() {
     let mut b = DeclarationBuilder::new();
     // 9 + 3·60 = 189 bytes, so the cut keeps two bytes of the next three-byte character.
-    b.add_region(&"字".repeat(80), 2, 0, 16, BOTH).unwrap();
+    b.add_region("字".repeat(80), 2, 0, 16, BOTH).unwrap();
     let bytes = b.finish().unwrap().identity_bytes();
     assert_eq!(bytes.len(), "frt-runtime-identity-v1\n".len() + 191);
     assert!(String::from_utf8(bytes).is_err());
