@@ -66,7 +66,7 @@ impl Buffer {
         &self.inner.name
     }
 
-    /// Length in bytes, at least 1.
+    /// Length in bytes. 0 only for wrapped memory.
     pub fn bytes(&self) -> usize {
         self.inner.bytes
     }
@@ -76,7 +76,8 @@ impl Buffer {
         self.inner.space
     }
 
-    /// Address of the first byte: a device address in device space, 64-byte aligned in both.
+    /// Address of the first byte: a device address in device space. 64-byte aligned in both, unless the
+    /// memory is wrapped: then it is what the wrapper was given.
     pub fn addr(&self) -> usize {
         self.inner.addr
     }
@@ -264,8 +265,9 @@ impl Slice {
                 src_bytes: src.bytes,
             });
         }
-        let apart = self.offset.abs_diff(src.offset) >= self.bytes;
-        if self.buffer.id() == src.buffer.id() && !apart {
+        // By address, since two wrapped buffers may share bytes.
+        let (dst_addr, src_addr) = (self.as_ptr() as usize, src.as_ptr() as usize);
+        if dst_addr.abs_diff(src_addr) < self.bytes {
             return Err(Error::Overlap {
                 buffer: self.buffer.name().into(),
                 src: src.offset,

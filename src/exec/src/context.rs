@@ -6,10 +6,12 @@ use crate::cuda::CudaBackend;
 use crate::event::EventHandle;
 use crate::recorder::Sink;
 use crate::{
-    BackendKind, Buffer, CpuOptions, Error, Event, Graph, MemoryUse, Plan, Recorder, ShapeKey,
-    Slice, Space, StreamId,
+    BackendKind, Buffer, CaptureOptions, CpuOptions, Error, Event, Graph, MemoryUse, Plan,
+    Recorder, ShapeKey, Slice, Space, StreamId,
 };
+use std::ffi::c_void;
 use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -207,6 +209,39 @@ impl Context {
         Ok(id)
     }
 
+    /// A stream id for a stream of somebody else. CUDA: `raw` is a `CUstream`, null for the legacy default
+    /// stream; it is used and never destroyed. CPU: there is no such thing, so this is a new queue of its
+    /// own and `raw` is ignored. Ids count up together with those of [`Context::stream`].
+    ///
+    /// # Errors
+    /// As [`Context::stream`].
+    ///
+    /// # Safety
+    /// On the CUDA backend `raw` is null or a stream of this device's context, and outlives this context.
+    pub unsafe fn wrap_stream(&self, raw: *mut c_void) -> Result<StreamId, Error> {
+        self.check_idle("wrap_stream")?;
+        let id = match &self.inner.backend {
+            Backend::Cpu(b) => b.stream(0)?,
+            // SAFETY: the caller's promise.
+            Backend::Cuda(b) => unsafe { b.wrap_stream(raw)? },
+        };
+        self.inner.streams.fetch_add(1, Release);
+        Ok(id)
+    }
+
+    /// The stream as its driver knows it: CUDA a `CUstream` (null for a wrapped legacy default stream),
+    /// CPU always null. Legal while recording.
+    ///
+    /// # Errors
+    /// [`Error::BadStream`].
+    pub fn raw_stream(&self, stream: StreamId) -> Result<*mut c_void, Error> {
+        self.check_stream(stream)?;
+        match &self.inner.backend {
+            Backend::Cpu(_) => Ok(std::ptr::null_mut()),
+            Backend::Cuda(b) => b.raw_stream(stream),
+        }
+    }
+
     /// Number of streams; ids below it are valid.
     pub fn stream_count(&self) -> usize {
         self.inner.streams.load(Acquire)
@@ -263,6 +298,42 @@ impl Context {
         let memory = match &self.inner.backend {
             Backend::Cpu(b) => Memory::Cpu(b.alloc(name, space, size)?),
             Backend::Cuda(b) => Memory::Cuda(b.alloc(name, space, size)?),
+        };
+        Ok(Buffer::new(name, space, bytes, self.id(), memory))
+    }
+
+    /// A buffer over memory of somebody else, which is used and never freed. It may be empty, and it need
+    /// not be aligned. It does not count in [`Context::memory`]. Legal while recording.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a null address, or a length that no object in memory can have; the driver's
+    /// refusal.
+    ///
+    /// # Safety
+    /// `addr` is the start of `bytes` initialised bytes in `space` of this context's device (CPU: in the
+    /// process). They stay valid for reads and writes until the last handle of the buffer is gone, those
+    /// inside graphs, queued work and slices included. While a call of the context or an access to the
+    /// buffer runs, nobody else writes them, and no Rust reference to them is in use.
+    pub unsafe fn wrap(
+        &self,
+        name: &str,
+        space: Space,
+        addr: *mut u8,
+        bytes: usize,
+    ) -> Result<Buffer, Error> {
+        let fits = isize::try_from(bytes).is_ok() && (addr as usize).checked_add(bytes).is_some();
+        let Some(start) = NonNull::new(addr).filter(|_| fits) else {
+            return Err(Error::Invalid {
+                what: "memory to wrap",
+                expected: format!("an address, and at most {} bytes from it", isize::MAX),
+                got: format!("{addr:p} and {bytes} bytes for \"{name}\""),
+            });
+        };
+        let memory = match &self.inner.backend {
+            // SAFETY: the caller's promise.
+            Backend::Cpu(b) => Memory::Cpu(unsafe { b.wrap(space, start, bytes) }),
+            // SAFETY: as above.
+            Backend::Cuda(b) => Memory::Cuda(unsafe { b.wrap(name, space, start, bytes)? }),
         };
         Ok(Buffer::new(name, space, bytes, self.id(), memory))
     }
@@ -493,21 +564,42 @@ impl Context {
         }
     }
 
-    /// `None` when nothing was recorded.
+    /// `None` when nothing was recorded and that is not allowed.
     pub(crate) fn finish_capture(
         &self,
         sink: Sink,
         graph: &str,
         key: ShapeKey,
+        options: CaptureOptions,
     ) -> Result<Option<Exec>, Error> {
+        if sink.is_empty() && !options.allow_empty {
+            return Ok(None);
+        }
         match (&self.inner.backend, sink) {
-            (Backend::Cpu(b), Sink::Cpu(ops)) if !ops.is_empty() => {
+            (Backend::Cpu(b), Sink::Cpu(ops)) => {
                 Ok(Some(Exec::Cpu(Arc::new(b.finish_capture(graph, key, ops)))))
             }
-            (Backend::Cuda(b), Sink::Cuda(capture)) if !capture.is_empty() => Ok(Some(Exec::Cuda(
-                Arc::new(b.finish_capture(capture, graph, key)?),
-            ))),
+            (Backend::Cuda(b), Sink::Cuda(capture)) => Ok(Some(Exec::Cuda(Arc::new(
+                b.finish_capture(capture, graph, key)?,
+            )))),
             _ => Ok(None),
+        }
+    }
+
+    /// A variant over an executable that the driver knows and somebody else owns.
+    ///
+    /// # Safety
+    /// That of [`Graph::adopt_raw`].
+    pub(crate) unsafe fn adopt_raw(&self, raw: *mut c_void) -> Result<Exec, Error> {
+        match &self.inner.backend {
+            Backend::Cpu(_) => Err(Error::Invalid {
+                what: "raw executable",
+                expected: "a CUDA context; the CPU backend shares variants by `Graph::adopt`"
+                    .into(),
+                got: "a cpu context".into(),
+            }),
+            // SAFETY: the caller's promise.
+            Backend::Cuda(b) => Ok(Exec::Cuda(Arc::new(unsafe { b.adopt_raw(raw)? }))),
         }
     }
 
@@ -537,6 +629,15 @@ impl Context {
 pub(crate) enum Exec {
     Cpu(Arc<crate::cpu::CpuExec>),
     Cuda(Arc<crate::cuda::CudaExec>),
+}
+
+impl Exec {
+    pub(crate) fn raw(&self) -> *mut c_void {
+        match self {
+            Exec::Cpu(exec) => Arc::as_ptr(exec).cast_mut().cast(),
+            Exec::Cuda(exec) => exec.raw(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Context {

@@ -6,7 +6,9 @@
 use crate::recorder::HostKernel;
 use crate::{BackendKind, Error, MemoryUse, ShapeKey, Slice, Space, StreamId};
 use std::convert::Infallible;
+use std::ffi::c_void;
 use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Device or pinned host memory.
@@ -32,11 +34,21 @@ pub(crate) struct CudaEvent(Infallible);
 /// An instantiated graph.
 pub(crate) struct CudaExec(Infallible);
 
+impl CudaExec {
+    pub(crate) fn raw(&self) -> *mut c_void {
+        match self.0 {}
+    }
+}
+
 /// A stream in capture mode, or a live one.
 pub(crate) struct CudaCapture(Infallible);
 
 impl CudaCapture {
     pub(crate) fn is_empty(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub(crate) fn raw_stream(&self) -> *mut c_void {
         match self.0 {}
     }
 
@@ -93,6 +105,16 @@ impl CudaBackend {
         match self.0 {}
     }
 
+    /// # Safety
+    /// That of [`crate::Context::wrap_stream`].
+    pub(crate) unsafe fn wrap_stream(&self, raw: *mut c_void) -> Result<StreamId, Error> {
+        match self.0 {}
+    }
+
+    pub(crate) fn raw_stream(&self, id: StreamId) -> Result<*mut c_void, Error> {
+        match self.0 {}
+    }
+
     pub(crate) fn priority(&self, id: StreamId) -> Result<i32, Error> {
         match self.0 {}
     }
@@ -102,6 +124,18 @@ impl CudaBackend {
         name: &str,
         space: Space,
         bytes: NonZeroUsize,
+    ) -> Result<CudaMemory, Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    /// That of [`crate::Context::wrap`].
+    pub(crate) unsafe fn wrap(
+        &self,
+        name: &str,
+        space: Space,
+        start: NonNull<u8>,
+        bytes: usize,
     ) -> Result<CudaMemory, Error> {
         match self.0 {}
     }
@@ -128,6 +162,12 @@ impl CudaBackend {
         graph: &str,
         key: ShapeKey,
     ) -> Result<CudaExec, Error> {
+        match self.0 {}
+    }
+
+    /// # Safety
+    /// That of [`crate::Graph::adopt_raw`].
+    pub(crate) unsafe fn adopt_raw(&self, raw: *mut c_void) -> Result<CudaExec, Error> {
         match self.0 {}
     }
 

@@ -2,8 +2,9 @@
 
 use crate::context::{Exec, Recording};
 use crate::table::Table;
-use crate::{Buffer, CapturePhase, Context, Error, Recorder, ShapeKey, StreamId};
+use crate::{Buffer, CaptureOptions, CapturePhase, Context, Error, Recorder, ShapeKey, StreamId};
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A named table from shape key to captured work.
@@ -30,6 +31,14 @@ struct Inner {
 pub struct Executable {
     context: u64,
     exec: Exec,
+}
+
+impl Executable {
+    /// The executable as its driver knows it: CUDA a `CUgraphExec`, CPU an address that no other
+    /// executable has while any handle of this one lives. Not to be dereferenced.
+    pub fn raw(&self) -> *mut c_void {
+        self.exec.raw()
+    }
 }
 
 impl Graph {
@@ -75,6 +84,19 @@ impl Graph {
         key: ShapeKey,
         record: impl FnOnce(&mut Recorder<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.capture_with(key, CaptureOptions::default(), record)
+    }
+
+    /// As [`Graph::capture`], with options.
+    ///
+    /// # Errors
+    /// As [`Graph::capture`].
+    pub fn capture_with<E: From<Error>>(
+        &self,
+        key: ShapeKey,
+        options: CaptureOptions,
+        record: impl FnOnce(&mut Recorder<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let context = &self.inner.context;
         let failed = |phase, reason| Error::Capture {
             graph: self.name().into(),
@@ -96,7 +118,7 @@ impl Graph {
             .finish()
             .and_then(|sink| {
                 context
-                    .finish_capture(sink, self.name(), key)
+                    .finish_capture(sink, self.name(), key, options)
                     .map_err(|e| e.to_string())
             })
             .and_then(|exec| exec.ok_or_else(|| "nothing was recorded".to_string()))
@@ -189,6 +211,30 @@ impl Graph {
             });
         }
         let gone = self.variants().insert(key, executable.exec.clone());
+        drop(gone);
+        Ok(())
+    }
+
+    /// Stores an executable of the driver, by the rules of [`Graph::capture`]. CUDA: `raw` is a
+    /// `CUgraphExec`, which is launched and never destroyed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] on the CPU backend, and for a null `raw`.
+    ///
+    /// # Safety
+    /// `raw` is an instantiated graph of this context's device. It stays valid, with all memory that it
+    /// touches, until this graph no longer holds it and no replay of it is under way.
+    pub unsafe fn adopt_raw(&self, key: ShapeKey, raw: *mut c_void) -> Result<(), Error> {
+        if raw.is_null() {
+            return Err(Error::Invalid {
+                what: "raw executable",
+                expected: "an executable".into(),
+                got: format!("null for graph \"{}\"", self.name()),
+            });
+        }
+        // SAFETY: the caller's promise.
+        let exec = unsafe { self.inner.context.adopt_raw(raw)? };
+        let gone = self.variants().insert(key, exec);
         drop(gone);
         Ok(())
     }

@@ -3,6 +3,7 @@
 use crate::cpu::Op;
 use crate::cuda::CudaCapture;
 use crate::{BackendKind, CapturePhase, Context, Error, Pool, ShapeKey, Slice};
+use std::ffi::c_void;
 
 /// Work of a host kernel.
 ///
@@ -38,6 +39,15 @@ pub(crate) enum Sink {
     Cuda(CudaCapture),
 }
 
+impl Sink {
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Sink::Cpu(ops) => ops.is_empty(),
+            Sink::Cuda(capture) => capture.is_empty(),
+        }
+    }
+}
+
 impl<'a> Recorder<'a> {
     pub(crate) fn new(
         context: &'a Context,
@@ -68,6 +78,20 @@ impl<'a> Recorder<'a> {
     /// The backend, which decides what kind of kernels can be recorded.
     pub fn backend(&self) -> BackendKind {
         self.context.backend()
+    }
+
+    /// The stream that takes the operations, as its driver knows it: CUDA the `CUstream` that is being
+    /// captured, for work recorded by other libraries; CPU null.
+    pub fn raw_stream(&self) -> *mut c_void {
+        match &self.sink {
+            Sink::Cpu(_) => std::ptr::null_mut(),
+            Sink::Cuda(capture) => capture.raw_stream(),
+        }
+    }
+
+    /// True while nothing has been recorded.
+    pub fn is_empty(&self) -> bool {
+        self.sink.is_empty()
     }
 
     /// Records a kernel that runs on host threads (CPU backend).

@@ -13,6 +13,8 @@ pub enum BackendKind {
     Cpu,
     /// An NVIDIA GPU.
     Cuda,
+    /// Another execution library, reached through its C ABI.
+    Foreign,
 }
 
 impl std::fmt::Display for BackendKind {
@@ -20,6 +22,7 @@ impl std::fmt::Display for BackendKind {
         f.write_str(match self {
             BackendKind::Cpu => "cpu",
             BackendKind::Cuda => "cuda",
+            BackendKind::Foreign => "foreign",
         })
     }
 }
@@ -84,7 +87,14 @@ impl Default for CpuOptions {
     }
 }
 
-/// Memory that the buffers of a context hold.
+/// Options of [`crate::Graph::capture_with`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaptureOptions {
+    /// A callback that records nothing gives a variant that does nothing, instead of an error.
+    pub allow_empty: bool,
+}
+
+/// Memory that the buffers of a context own. Wrapped memory is its owner's and does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Bytes in device space.

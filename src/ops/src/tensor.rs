@@ -83,7 +83,8 @@ impl Tensor {
                 got: slice.bytes(),
             });
         }
-        if slice.offset() % dtype.bytes() != 0 {
+        // Wrapped memory may start anywhere.
+        if slice.as_ptr() as usize % dtype.bytes() != 0 {
             return Err(Error::ViewAlign {
                 buffer: slice.buffer().name().to_owned(),
                 offset: slice.offset(),

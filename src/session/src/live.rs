@@ -73,6 +73,12 @@ impl LiveCore {
                 })
             }
             BackendKind::Cuda => Context::cuda(config.device),
+            BackendKind::Foreign => {
+                return Err(SessionError::new(
+                    ResultCode::BadArgument,
+                    "backend: expected cpu or cuda, got foreign, which only a native model brings along",
+                ))
+            }
         }
         .map_err(exec_error)?;
         let options = Pi05Options {
@@ -122,7 +128,7 @@ impl LiveCore {
             .stages
             .iter()
             .copied()
-            .find(|s| stages[s.0].graph == "action")
+            .find(|s| stages[s.0].name == "action")
             .ok_or_else(|| {
                 SessionError::new(
                     ResultCode::Unsupported,
@@ -285,7 +291,7 @@ fn describe(config: &Config, model: &Model, ports: &Ports, ctx: &Context) -> Cor
             };
             format!(
                 "{index}: {}/{} stream {}{after}",
-                plans[s.plan.0].name, s.graph, s.stream.0
+                plans[s.plan.0].name, s.name, s.stream.0
             )
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Memory of the CPU backend: both spaces are the heap.
+//! Memory of the CPU backend: both spaces are the heap, or memory of somebody else.
 
 use super::Core;
 use crate::{Error, Space};
@@ -11,15 +11,17 @@ use std::sync::Arc;
 /// One cache line, and the widest vector register.
 const ALIGN: usize = 64;
 
-/// Zeroed heap memory, counted in its context and freed on drop.
+/// Bytes at a fixed address: heap memory that is counted in its context and freed on drop, or wrapped.
 pub(crate) struct CpuMemory {
     ptr: NonNull<u8>,
-    layout: Layout,
+    bytes: usize,
     space: Space,
+    /// How it was allocated; `None` when it belongs to somebody else.
+    owned: Option<Layout>,
     core: Arc<Core>,
 }
 
-// SAFETY: the memory is owned, and this type reads and writes it only under the gate of its context.
+// SAFETY: the memory is owned, or its owner promised as much, and this type reads and writes it only under the gate of its context.
 unsafe impl Send for CpuMemory {}
 // SAFETY: as above; kernels, which use the bare address, run under the same gate.
 unsafe impl Sync for CpuMemory {}
@@ -44,10 +46,28 @@ impl CpuMemory {
         core.buffers.fetch_add(1, Relaxed);
         Ok(CpuMemory {
             ptr,
-            layout,
+            bytes,
             space,
+            owned: Some(layout),
             core: core.clone(),
         })
+    }
+
+    /// # Safety
+    /// That of [`crate::Context::wrap`].
+    pub(super) unsafe fn wrap(
+        core: &Arc<Core>,
+        space: Space,
+        ptr: NonNull<u8>,
+        bytes: usize,
+    ) -> CpuMemory {
+        CpuMemory {
+            ptr,
+            bytes,
+            space,
+            owned: None,
+            core: core.clone(),
+        }
     }
 
     pub(crate) fn ptr(&self) -> *mut u8 {
@@ -60,21 +80,25 @@ impl CpuMemory {
         f: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R, Error> {
         let _inside = self.core.gate.enter(call)?;
-        // SAFETY: the memory holds `size` initialised bytes for as long as `self`. The gate keeps out
-        // kernels and every other host access, also one nested in `f`, so this borrow is the only one.
+        // SAFETY: the memory holds `bytes` initialised bytes for as long as `self`. The gate keeps out
+        // kernels and every other host access, also one nested in `f`, and the owner of wrapped memory keeps
+        // out, so this borrow is the only one.
         Ok(f(unsafe {
-            std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.layout.size())
+            std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.bytes)
         }))
     }
 }
 
 impl Drop for CpuMemory {
     fn drop(&mut self) {
+        let Some(layout) = self.owned else {
+            return;
+        };
         self.core
             .bytes_in(self.space)
-            .fetch_sub(self.layout.size(), Relaxed);
+            .fetch_sub(self.bytes, Relaxed);
         self.core.buffers.fetch_sub(1, Relaxed);
         // SAFETY: allocated in `new` with this layout, and nobody holds the buffer any more.
-        unsafe { std::alloc::dealloc(self.ptr.as_ptr(), self.layout) };
+        unsafe { std::alloc::dealloc(self.ptr.as_ptr(), layout) };
     }
 }

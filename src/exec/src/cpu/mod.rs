@@ -12,6 +12,7 @@ use gate::{Entered, Gate};
 use std::any::Any;
 use std::num::NonZeroUsize;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 use streams::{Point, Streams, Work};
@@ -189,6 +190,13 @@ impl CpuBackend {
         CpuMemory::new(&self.core, name, space, bytes)
     }
 
+    /// # Safety
+    /// That of [`crate::Context::wrap`].
+    pub(crate) unsafe fn wrap(&self, space: Space, start: NonNull<u8>, bytes: usize) -> CpuMemory {
+        // SAFETY: the caller's promise.
+        unsafe { CpuMemory::wrap(&self.core, space, start, bytes) }
+    }
+
     pub(crate) fn copy(&self, dst: &Slice, src: &Slice, id: StreamId) -> Result<(), Error> {
         let (mut streams, index) = self.enter_stream("copy", id)?;
         let op = Op::Copy {
@@ -302,7 +310,8 @@ impl CpuBackend {
     pub(crate) fn upload(&self, dst: &Slice, bytes: &[u8]) -> Result<(), Error> {
         let _inside = self.drained("upload")?;
         // SAFETY: the caller checked that the lengths agree; the slice holds its buffer, the gate is
-        // held, and `bytes` cannot be part of a buffer: such a borrow exists only inside the gate.
+        // held, and `bytes` is no part of a buffer: such a borrow exists only inside the gate, and whoever
+        // wrapped memory promised to use none.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst.as_ptr(), bytes.len()) };
         Ok(())
     }

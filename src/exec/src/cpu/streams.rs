@@ -197,7 +197,11 @@ impl Streams {
             Work::Op(op) => op.run(pool),
             Work::Launch(exec) => {
                 let ops = lock_ops(exec);
-                let last = if one_op { this.cursor + 1 } else { ops.len() };
+                let last = if one_op {
+                    ops.len().min(this.cursor + 1)
+                } else {
+                    ops.len()
+                };
                 let result = ops[this.cursor..last]
                     .iter()
                     .try_for_each(|op| op.run(pool));

@@ -2,7 +2,8 @@
 
 use super::Factory;
 use flashrt_exec::{
-    Buffer, CapturePhase, Context, Error, Graph, Slice, Space, StreamId, KEY_INHERIT,
+    BackendKind, Buffer, CaptureOptions, CapturePhase, Context, Error, Graph, Slice, Space,
+    StreamId, KEY_INHERIT,
 };
 
 const S0: StreamId = StreamId(0);
@@ -55,6 +56,44 @@ pub fn stream_0_exists_and_ids_count_up(make: Factory) {
         );
         assert_eq!(error.code(), -1);
     }
+}
+
+pub fn a_wrapped_stream_is_a_stream_like_any_other(make: Factory) {
+    let ctx = make();
+    assert_eq!(ctx.stream(0).unwrap(), StreamId(1));
+    // SAFETY: the legacy default stream always lives.
+    let wrapped = unsafe { ctx.wrap_stream(std::ptr::null_mut()) }.unwrap();
+    assert_eq!((wrapped, ctx.stream_count()), (StreamId(2), 3));
+    assert!(ctx.raw_stream(wrapped).unwrap().is_null());
+    assert_eq!(
+        ctx.raw_stream(S0).unwrap().is_null(),
+        ctx.backend() == BackendKind::Cpu
+    );
+    for id in [3, -1, i32::MAX] {
+        let error = ctx.raw_stream(StreamId(id)).unwrap_err();
+        assert!(matches!(error, Error::BadStream { .. }), "{error}");
+    }
+
+    let (a, b) = (device(&ctx, "a", 4), device(&ctx, "b", 4));
+    let event = ctx.event().unwrap();
+    ctx.fill(&a.all(), 6, S0).unwrap();
+    ctx.record(&event, S0).unwrap();
+    ctx.wait(wrapped, &event).unwrap();
+    ctx.copy(&b.all(), &a.all(), wrapped).unwrap();
+    ctx.synchronize(wrapped).unwrap();
+    assert_eq!(read(&ctx, &b.all()), [6; 4]);
+
+    let graph = ctx.graph("graph", 0).unwrap();
+    graph
+        .capture::<Error>(0, |r| {
+            assert_eq!(r.raw_stream().is_null(), r.backend() == BackendKind::Cpu);
+            // SAFETY: refused before anything is done with it.
+            let inside = unsafe { r.context().wrap_stream(std::ptr::null_mut()) };
+            assert!(matches!(inside, Err(Error::Recording { .. })), "{inside:?}");
+            r.fill(&a.all(), 1)
+        })
+        .unwrap();
+    assert_eq!(ctx.stream_count(), 3);
 }
 
 pub fn priorities_are_clamped(make: Factory) {
@@ -320,6 +359,87 @@ pub fn memory_returns_when_the_last_handle_goes(make: Factory) {
     assert_eq!(a.bytes(), 10);
 }
 
+pub fn wrapped_memory_is_used_in_place_and_never_freed(make: Factory) {
+    let ctx = make();
+    for space in [Space::Device, Space::Host] {
+        let owner = ctx.alloc("owner", space, 16).unwrap();
+        let before = ctx.memory();
+        let start = owner.slice(4, 8).unwrap().as_ptr();
+        // SAFETY: eight bytes of `owner`, which outlives all use of the wrapper.
+        let wrapped = unsafe { ctx.wrap("wrapped", space, start, 8) }.unwrap();
+        assert_eq!((wrapped.name(), wrapped.bytes()), ("wrapped", 8));
+        assert_eq!((wrapped.space(), wrapped.addr()), (space, start as usize));
+        assert_ne!(wrapped.id(), owner.id());
+        assert_eq!(ctx.memory(), before, "the memory belongs to its owner");
+
+        ctx.fill(&wrapped.slice(1, 2).unwrap(), 7, S0).unwrap();
+        let graph = fill_graph(&ctx, "graph", 0, &wrapped, 5);
+        let expected = [0, 0, 0, 0, 0, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(read(&ctx, &owner.all()), expected);
+        if space == Space::Host {
+            wrapped.host_write(7, &[3]).unwrap();
+            assert_eq!(wrapped.host_with_mut(|bytes| bytes.len()).unwrap(), 8);
+            assert_eq!(wrapped.host_write(8, &[3]).unwrap_err().code(), -1);
+            assert_eq!(read(&ctx, &owner.all())[11], 3);
+        }
+        drop(wrapped);
+        graph.replay(0, S0).unwrap();
+        drop(graph);
+        let expected = [0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5, 0, 0, 0, 0];
+        assert_eq!(read(&ctx, &owner.all()), expected);
+        assert_eq!(ctx.memory(), before);
+    }
+}
+
+pub fn wrapped_memory_may_be_empty_but_not_null_or_endless(make: Factory) {
+    let ctx = make();
+    let owner = device(&ctx, "owner", 4);
+    let start = owner.all().as_ptr();
+    // SAFETY: no bytes are promised.
+    let empty = unsafe { ctx.wrap("empty", Space::Device, start, 0) }.unwrap();
+    assert_eq!(empty.bytes(), 0);
+    ctx.copy(&empty.all(), &owner.slice(0, 0).unwrap(), S0)
+        .unwrap();
+    ctx.fill(&empty.all(), 1, S0).unwrap();
+    ctx.upload(&empty.all(), &[]).unwrap();
+    assert_eq!(read(&ctx, &empty.all()), []);
+    assert_eq!(empty.slice(0, 1).unwrap_err().code(), -1);
+    assert_eq!(read(&ctx, &owner.all()), [0; 4]);
+
+    for (addr, bytes) in [
+        (std::ptr::null_mut(), 4),
+        (std::ptr::null_mut(), 0),
+        (start, isize::MAX as usize + 1),
+        (start, usize::MAX),
+    ] {
+        // SAFETY: refused before anything is done with it.
+        let error = unsafe { ctx.wrap("bad", Space::Device, addr, bytes) }.unwrap_err();
+        assert_eq!(error.code(), -1, "{addr:p} and {bytes} bytes");
+        assert!(error.to_string().contains("\"bad\""), "{error}");
+    }
+}
+
+pub fn copies_between_two_names_of_the_same_bytes_are_refused(make: Factory) {
+    let ctx = make();
+    let owner = device(&ctx, "owner", 16);
+    // SAFETY: the bytes of `owner`, which outlives all use of the wrapper.
+    let alias = unsafe { ctx.wrap("alias", Space::Device, owner.all().as_ptr(), 16) }.unwrap();
+    let (low, high) = (alias.slice(0, 8).unwrap(), owner.slice(8, 8).unwrap());
+    ctx.upload(&low, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    ctx.copy(&high, &low, S0).unwrap();
+    assert_eq!(read(&ctx, &high), [1, 2, 3, 4, 5, 6, 7, 8]);
+    let error = ctx.copy(&owner.slice(7, 8).unwrap(), &low, S0).unwrap_err();
+    assert_eq!(
+        error,
+        Error::Overlap {
+            buffer: "owner".into(),
+            src: 0,
+            dst: 7,
+            bytes: 8
+        }
+    );
+}
+
 // ---- graphs ----
 
 pub fn capture_runs_nothing_and_replay_runs_it(make: Factory) {
@@ -583,6 +703,44 @@ pub fn an_adopted_variant_replays_like_its_owner(make: Factory) {
     );
 }
 
+pub fn a_raw_executable_names_one_variant_while_it_lives(make: Factory) {
+    let ctx = make();
+    let (graph, _) = table(&ctx, 0, &[1, 2]);
+    let (one, two) = (graph.executable(1).unwrap(), graph.executable(2).unwrap());
+    assert!(!one.raw().is_null());
+    assert_ne!(one.raw(), two.raw());
+    graph.evict(1).unwrap();
+    graph.adopt(3, &one).unwrap();
+    assert_eq!(graph.executable(3).unwrap().raw(), one.raw());
+    assert_eq!(one.clone().raw(), one.raw());
+}
+
+pub fn a_raw_executable_is_adopted_where_the_driver_has_one(make: Factory) {
+    let ctx = make();
+    let a = device(&ctx, "a", 4);
+    let owner = fill_graph(&ctx, "owner", 1, &a, 9);
+    let adopter = ctx.graph("adopter", 1).unwrap();
+    let raw = owner.executable(1).unwrap().raw();
+
+    // SAFETY: refused before anything is done with it.
+    let null = unsafe { adopter.adopt_raw(100, std::ptr::null_mut()) };
+    assert_eq!(null.unwrap_err().code(), -1);
+    // SAFETY: `owner` keeps the executable until the end of this test, and synchronises before.
+    let adopted = unsafe { adopter.adopt_raw(100, raw) };
+    if ctx.backend() == BackendKind::Cpu {
+        assert_eq!(adopted.unwrap_err().code(), -1);
+        assert_eq!(adopter.variant_count(), 0);
+        return;
+    }
+    adopted.unwrap();
+    adopter.replay(100, S0).unwrap();
+    assert_eq!(read(&ctx, &a.all()), [9; 4]);
+    drop(adopter);
+    ctx.upload(&a.all(), &[0; 4]).unwrap();
+    owner.replay(1, S0).unwrap();
+    assert_eq!(read(&ctx, &a.all()), [9; 4]);
+}
+
 // ---- captures that fail ----
 
 #[derive(Debug)]
@@ -645,6 +803,31 @@ pub fn an_empty_capture_is_refused_at_its_end(make: Factory) {
     );
     graph.replay(1, S0).unwrap();
     assert_eq!(read(&ctx, &value.all()), [1]);
+}
+
+pub fn an_empty_capture_is_legal_where_the_caller_says_so(make: Factory) {
+    let ctx = make();
+    let (graph, value) = table(&ctx, 0, &[1]);
+    let options = CaptureOptions { allow_empty: true };
+    graph
+        .capture_with::<Error>(2, options, |r| {
+            assert!(r.is_empty());
+            Ok(())
+        })
+        .unwrap();
+    graph
+        .capture_with::<Error>(3, options, |r| {
+            r.fill(&value.all(), 3)?;
+            assert!(!r.is_empty());
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(graph.variant_count(), 3);
+    // Nothing is a stream's work too: what follows on the same stream still runs.
+    for (key, expected) in [(1, 1), (2, 1), (3, 3), (2, 3)] {
+        graph.replay(key, S0).unwrap();
+        assert_eq!(read(&ctx, &value.all()), [expected], "after key {key}");
+    }
 }
 
 pub fn a_swallowed_failure_still_fails_the_capture(make: Factory) {

@@ -34,6 +34,9 @@ impl Policy {
                 order: StreamOrder::Submission,
             })?,
             BackendKind::Cuda => Context::cuda(config.device)?,
+            BackendKind::Foreign => {
+                return Err(anyhow!("backend: expected cpu or cuda, got foreign"))
+            }
         };
         let options = Pi05Options {
             flow_steps: config.model.flow_steps.clone(),
