@@ -12,7 +12,7 @@ pub const FRT_MODEL_RUNTIME_V1_BASE_SIZE: u32 = 128;
 pub const FRT_MODEL_RUNTIME_V1_QUERY_EXTENSION_SIZE: u32 = 136;
 
 /// Extension id of the generic stage plan.
-pub const FRT_EXT_GENERIC_STAGE_PLAN_V1: u32 = 1;
+pub const FRT_EXT_GENERIC_STAGE_PLAN_V1: u64 = 1;
 /// Version of the generic stage plan.
 pub const FRT_GENERIC_STAGE_PLAN_ABI_VERSION: u32 = 1;
 /// Least `struct_size` of a generic stage plan.
@@ -299,7 +299,7 @@ pub struct frt_model_runtime_v1 {
     pub query_extension: Option<
         unsafe extern "C" fn(
             rt: *const frt_model_runtime_v1,
-            id: u32,
+            id: u64,
             min_version: u32,
             out: *mut *const c_void,
         ) -> c_int,
