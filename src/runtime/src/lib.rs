@@ -50,7 +50,7 @@ pub use flashrt_exec::{
 pub use host_state::{
     HostFields, HostState, HOST_STATE_BYTES, HOST_STATE_LAYOUT, HOST_STATE_NAME, MAX_CONTEXT_STAMPS,
 };
-pub use live_set::{HotContract, LiveSet, PlanInfo, Region, StageInfo};
+pub use live_set::{HotContract, LiveSet, PlanInfo, Region, StageExecutor, StageInfo};
 pub use live_set_builder::{LiveSetBuilder, PortSpec, StageKey, StageSpec};
 pub use model::{Model, Producer};
 pub use names::MAX_NAME_BYTES;

@@ -30,18 +30,57 @@ pub struct PlanInfo {
     pub stages: Vec<StageId>,
 }
 
+/// Who executes a stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StageExecutor {
+    /// A replay of this graph: enqueued on the graph's stream.
+    Graph {
+        /// Name of the graph.
+        name: String,
+    },
+    /// The producer's own runner ([`Verbs::run_opaque`]): complete on return.
+    Opaque {
+        /// Number with a meaning for the producer only.
+        executor_ref: u32,
+    },
+    /// The producer's [`Verbs::step`], which fires the whole model.
+    Step,
+}
+
+impl StageExecutor {
+    /// The graph that it replays, if it replays one.
+    pub fn graph(&self) -> Option<&str> {
+        match self {
+            StageExecutor::Graph { name } => Some(name),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for StageExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StageExecutor::Graph { name } => write!(f, "graph {name}"),
+            StageExecutor::Opaque { executor_ref } => write!(f, "opaque {executor_ref}"),
+            StageExecutor::Step => f.write_str("step"),
+        }
+    }
+}
+
 /// A stage of a registered plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageInfo {
     /// The plan that it belongs to.
     pub plan: PlanId,
-    /// Name of the graph that it replays.
-    pub graph: String,
-    /// Which variant.
+    /// Name; of a stage that replays a graph often the graph's.
+    pub name: String,
+    /// Who executes it.
+    pub executor: StageExecutor,
+    /// Which variant. Without a meaning for stages that replay no graph.
     pub key: StageKey,
     /// Stages that must be complete before.
     pub after: Vec<StageId>,
-    /// Stream that it runs on.
+    /// Stream that it runs on; `StreamId(0)` for stages that replay no graph.
     pub stream: StreamId,
 }
 
@@ -54,13 +93,37 @@ pub(crate) struct GraphEntry {
 
 pub(crate) struct StageEntry {
     pub(crate) info: StageInfo,
-    pub(crate) graph: usize,
+    /// Position of the graph; `None` for a stage that is complete when it returns.
+    pub(crate) graph: Option<usize>,
     pub(crate) done: Event,
     pub(crate) has_fired: bool,
 }
 
 pub(crate) struct PlanEntry {
     pub(crate) info: PlanInfo,
+}
+
+/// Everything that makes up a live set.
+pub(crate) struct Assembly {
+    pub(crate) verbs: Box<dyn Verbs>,
+    pub(crate) ctx: Context,
+    pub(crate) name: String,
+    pub(crate) declaration: Declaration,
+    pub(crate) identity: Vec<u8>,
+    pub(crate) fingerprint: u64,
+    pub(crate) buffers: Vec<Buffer>,
+    /// The host state block is the last.
+    pub(crate) regions: Vec<Region>,
+    pub(crate) graphs: Vec<GraphEntry>,
+    /// One entry a port.
+    pub(crate) windows: Vec<Option<Slice>>,
+    pub(crate) swap_staging: Option<Buffer>,
+    pub(crate) plans: Vec<PlanEntry>,
+    pub(crate) default_plan: usize,
+    pub(crate) stages: Vec<StageEntry>,
+    /// Every stream that work of the set is enqueued on.
+    pub(crate) tails: Vec<(StreamId, Event)>,
+    pub(crate) host_state: HostState,
 }
 
 /// What must not change while a set is hot: where its buffers are and how many variants each graph has.
@@ -131,48 +194,29 @@ pub struct LiveSet {
 }
 
 impl LiveSet {
-    #[allow(clippy::too_many_arguments)] // one caller, the builder
-    pub(crate) fn assemble(
-        verbs: Box<dyn Verbs>,
-        ctx: Context,
-        name: String,
-        declaration: Declaration,
-        buffers: Vec<Buffer>,
-        regions: Vec<Region>,
-        graphs: Vec<GraphEntry>,
-        windows: Vec<Option<Slice>>,
-        swap_staging: Option<Buffer>,
-        plans: Vec<PlanEntry>,
-        default_plan: usize,
-        stages: Vec<StageEntry>,
-        tails: Vec<(StreamId, Event)>,
-        host_state: HostState,
-    ) -> LiveSet {
-        let identity = declaration.identity_bytes();
-        let fingerprint = crate::fnv1a64(&identity);
-        let plan_infos = plans.iter().map(|p| p.info.clone()).collect();
+    pub(crate) fn assemble(parts: Assembly) -> LiveSet {
         LiveSet {
-            verbs,
-            stages,
-            graphs,
-            tails,
-            windows,
-            swap_staging,
-            regions,
-            buffers,
-            host_state,
-            plans,
-            default_plan,
-            plan_infos,
-            name,
-            declaration,
-            identity,
-            fingerprint,
+            verbs: parts.verbs,
+            stages: parts.stages,
+            graphs: parts.graphs,
+            tails: parts.tails,
+            windows: parts.windows,
+            swap_staging: parts.swap_staging,
+            regions: parts.regions,
+            buffers: parts.buffers,
+            host_state: parts.host_state,
+            plan_infos: parts.plans.iter().map(|p| p.info.clone()).collect(),
+            plans: parts.plans,
+            default_plan: parts.default_plan,
+            name: parts.name,
+            declaration: parts.declaration,
+            identity: parts.identity,
+            fingerprint: parts.fingerprint,
             is_hot: false,
             poison: None,
             is_in_flight: Cell::new(false),
             runs: 0,
-            ctx,
+            ctx: parts.ctx,
         }
     }
 
@@ -348,6 +392,9 @@ impl LiveSet {
     /// Enqueues the stages of `plan` in order, each on its graph's stream, after the stages that it names. Returns without
     /// waiting; see [`LiveSet::sync`]. Allocates nothing.
     ///
+    /// A stage that the producer executes itself (OPAQUE, step) is called here, when the streams of the graphs that it depends
+    /// on are through; a plan with such a stage first waits for the run before. Its time is spent in this call.
+    ///
     /// `key` picks the variant of the stages that inherit; `KEY_INHERIT` means each graph's default. All variants are looked
     /// up before anything is enqueued. A failure after that poisons the set.
     pub fn run(&mut self, plan: PlanId, key: ShapeKey) -> Result<(), Error> {
@@ -361,6 +408,13 @@ impl LiveSet {
         let (first, n) = (entry.info.stages[0].0, entry.info.stages.len());
         for s in &self.stages[first..first + n] {
             self.variant(s, key)?;
+        }
+        // What the producer executes by itself looks at no event.
+        if self.stages[first..first + n]
+            .iter()
+            .any(|s| s.graph.is_none())
+        {
+            self.settle()?;
         }
         // Earlier work of the set on other streams must not be overtaken.
         let mut result = Ok(());
@@ -409,11 +463,14 @@ impl LiveSet {
             }
         }
         self.variant(entry, key)?;
-        let stream = entry.info.stream;
+        let (stream, is_enqueued) = (entry.info.stream, entry.graph.is_some());
+        if !is_enqueued {
+            self.settle()?;
+        }
         let result = self.fire(stage.0, key).and_then(|()| {
             self.tails
                 .iter()
-                .find(|(s, _)| *s == stream)
+                .find(|(s, _)| is_enqueued && *s == stream)
                 .map_or(Ok(()), |(s, tail)| self.ctx.record(tail, *s))
                 .map_err(|e| Error::exec("mark the end of a stage", e))
         });
@@ -625,22 +682,16 @@ impl LiveSet {
             .map_err(|e| Error::exec("swap staging", e))
     }
 
-    fn resolve(&self, stage: &StageEntry, key: ShapeKey) -> ShapeKey {
-        match stage.info.key {
-            StageKey::Fixed(k) => k,
-            StageKey::Inherit if key == KEY_INHERIT => self.graphs[stage.graph].default_key,
-            StageKey::Inherit => key,
-        }
-    }
-
     fn variant(&self, stage: &StageEntry, key: ShapeKey) -> Result<(), Error> {
-        let key = self.resolve(stage, key);
-        let graph = &self.graphs[stage.graph].graph;
-        if graph.has_variant(key) {
+        let Some(entry) = stage.graph.map(|g| &self.graphs[g]) else {
+            return Ok(());
+        };
+        let key = resolve(stage, entry, key);
+        if entry.graph.has_variant(key) {
             return Ok(());
         }
         Err(Error::NoVariant {
-            graph: graph.name().to_owned(),
+            graph: entry.graph.name().to_owned(),
             key,
         })
     }
@@ -648,28 +699,47 @@ impl LiveSet {
     fn fire(&mut self, stage: usize, key: ShapeKey) -> Result<(), Error> {
         let s = &self.stages[stage];
         let stream = s.info.stream;
-        let key = self.resolve(s, key);
-        let entry = &self.graphs[s.graph];
-        for dep in &s.info.after {
-            let dep = &self.stages[dep.0];
-            if dep.info.stream != stream {
+        // A dependency that is no graph is complete already.
+        let deps = s.info.after.iter().map(|d| &self.stages[d.0]);
+        let deps = deps.filter(|d| d.graph.is_some());
+        if let Some(entry) = s.graph.map(|g| &self.graphs[g]) {
+            let key = resolve(s, entry, key);
+            for dep in deps.filter(|d| d.info.stream != stream) {
                 self.ctx
                     .wait(stream, &dep.done)
                     .map_err(|e| Error::exec(format!("wait of stage {stage}"), e))?;
             }
+            entry
+                .graph
+                .replay(key, stream)
+                .and_then(|()| self.ctx.record(&s.done, stream))
+                .map_err(|e| {
+                    Error::exec(
+                        format!("replay of graph '{}', key {key}", entry.graph.name()),
+                        e,
+                    )
+                })?;
+        } else {
+            for dep in deps {
+                self.ctx
+                    .synchronize(dep.info.stream)
+                    .map_err(|e| Error::exec(format!("wait of stage {stage}"), e))?;
+            }
+            match s.info.executor {
+                StageExecutor::Opaque { executor_ref } => self.verbs.run_opaque(executor_ref)?,
+                StageExecutor::Step | StageExecutor::Graph { .. } => self.verbs.step()?,
+            }
         }
-        entry
-            .graph
-            .replay(key, stream)
-            .and_then(|()| self.ctx.record(&s.done, stream))
-            .map_err(|e| {
-                Error::exec(
-                    format!("replay of graph '{}', key {key}", entry.graph.name()),
-                    e,
-                )
-            })?;
         self.stages[stage].has_fired = true;
         Ok(())
+    }
+}
+
+fn resolve(stage: &StageEntry, entry: &GraphEntry, key: ShapeKey) -> ShapeKey {
+    match stage.info.key {
+        StageKey::Fixed(k) => k,
+        StageKey::Inherit if key == KEY_INHERIT => entry.default_key,
+        StageKey::Inherit => key,
     }
 }
 

@@ -2,12 +2,15 @@
 
 use flashrt_exec::{Buffer, Context, Event, Graph, ShapeKey, Slice, Space, StreamId};
 
-use crate::live_set::{GraphEntry, LiveSet, PlanEntry, PlanInfo, Region, StageEntry, StageInfo};
+use crate::live_set::{
+    Assembly, GraphEntry, LiveSet, PlanEntry, PlanInfo, Region, StageEntry, StageExecutor,
+    StageInfo,
+};
 use crate::names::check_name;
 use crate::{
-    DeclarationBuilder, Direction, Error, HostState, Layout, Modality, PlanId, PortDType, PortDecl,
-    PortId, RegionFlags, Role, SetParts, StageId, StateClass, Update, VerbTable, Verbs,
-    HOST_STATE_BYTES, HOST_STATE_LAYOUT, HOST_STATE_NAME,
+    DeclarationBuilder, Direction, Error, ExecutorKind, HostState, Layout, Modality, PlanId,
+    PortDType, PortDecl, PortId, RegionFlags, Role, SetParts, StageId, StateClass, Update,
+    VerbTable, Verbs, HOST_STATE_BYTES, HOST_STATE_LAYOUT, HOST_STATE_NAME,
 };
 
 /// A port to declare.
@@ -73,22 +76,42 @@ pub enum StageKey {
 /// A stage of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageSpec {
-    /// Name of the graph.
-    pub graph: String,
-    /// Which variant.
+    /// Name; of a stage that replays a graph the graph's.
+    pub name: String,
+    /// Who executes it.
+    pub executor: StageExecutor,
+    /// Which variant. Without a meaning for stages that replay no graph.
     pub key: StageKey,
     /// Earlier stages of the same plan that must be complete before, by index.
     pub after: Vec<usize>,
 }
 
 impl StageSpec {
-    /// A stage that replays `graph` with the run's key and waits for nothing.
-    pub fn new(graph: &str) -> StageSpec {
+    fn with(name: &str, executor: StageExecutor) -> StageSpec {
         StageSpec {
-            graph: graph.to_owned(),
+            name: name.to_owned(),
+            executor,
             key: StageKey::Inherit,
             after: Vec::new(),
         }
+    }
+
+    /// A stage that replays `graph` with the run's key and waits for nothing.
+    pub fn new(graph: &str) -> StageSpec {
+        let executor = StageExecutor::Graph {
+            name: graph.to_owned(),
+        };
+        StageSpec::with(graph, executor)
+    }
+
+    /// A stage that [`Verbs::run_opaque`] executes with this number.
+    pub fn opaque(name: &str, executor_ref: u32) -> StageSpec {
+        StageSpec::with(name, StageExecutor::Opaque { executor_ref })
+    }
+
+    /// The only stage of a plan that [`Verbs::step`] executes.
+    pub fn step() -> StageSpec {
+        StageSpec::with("step", StageExecutor::Step)
     }
 
     /// Always replay this variant.
@@ -101,6 +124,20 @@ impl StageSpec {
     pub fn after(mut self, stages: &[usize]) -> StageSpec {
         self.after = stages.to_vec();
         self
+    }
+
+    /// Its text in the identity. Names have no `:`, so that no two plans print the same.
+    fn text(&self) -> String {
+        let after: Vec<String> = self.after.iter().map(usize::to_string).collect();
+        let after = after.join(",");
+        match (&self.executor, self.key) {
+            (StageExecutor::Graph { name }, StageKey::Inherit) => format!("{name}:{after}"),
+            (StageExecutor::Graph { name }, StageKey::Fixed(k)) => format!("{name}@{k}:{after}"),
+            (StageExecutor::Opaque { executor_ref }, _) => {
+                format!(":opaque:{executor_ref}:{}:{after}", self.name)
+            }
+            (StageExecutor::Step, _) => ":step".to_owned(),
+        }
     }
 }
 
@@ -385,19 +422,28 @@ impl LiveSetBuilder {
         if stages.is_empty() {
             return refuse("it has 0 stages".to_owned());
         }
+        let is_step = |s: &StageSpec| s.executor == StageExecutor::Step;
+        if stages.len() > 1 && stages.iter().any(is_step) {
+            return refuse(format!(
+                "a step is the whole model, but it stands among {} stages",
+                stages.len()
+            ));
+        }
         for (i, s) in stages.iter().enumerate() {
-            let Some(g) = self.graphs.iter().find(|g| g.graph.name() == s.graph) else {
-                return refuse(format!(
-                    "stage {i} names graph '{}', which is not declared",
-                    s.graph
-                ));
-            };
-            if let StageKey::Fixed(k) = s.key {
-                if !g.keys.contains(&k) {
+            check_name("stage", &s.name)?;
+            if let StageExecutor::Graph { name } = &s.executor {
+                let Some(g) = self.graphs.iter().find(|g| g.graph.name() == name) else {
                     return refuse(format!(
-                        "stage {i} wants key {k} of graph '{}', which has {:?}",
-                        s.graph, g.keys
+                        "stage {i} names graph '{name}', which is not declared"
                     ));
+                };
+                if let StageKey::Fixed(k) = s.key {
+                    if !g.keys.contains(&k) {
+                        return refuse(format!(
+                            "stage {i} wants key {k} of graph '{name}', which has {:?}",
+                            g.keys
+                        ));
+                    }
                 }
             }
             if let Some(d) = s.after.iter().find(|d| **d >= i) {
@@ -470,22 +516,25 @@ impl LiveSetBuilder {
             .map(|s| Ok((*s, self.ctx.event()?)))
             .collect::<Result<Vec<(StreamId, Event)>, flashrt_exec::Error>>()
             .map_err(|e| Error::exec("create stream events", e))?;
-        Ok(LiveSet::assemble(
+        let identity = declaration.identity_bytes();
+        Ok(LiveSet::assemble(Assembly {
             verbs,
-            self.ctx,
-            self.name,
+            ctx: self.ctx,
+            name: self.name,
+            fingerprint: crate::fnv1a64(&identity),
+            identity,
             declaration,
-            self.buffers.into_iter().map(|(b, _)| b).collect(),
-            self.regions,
-            self.graphs,
-            self.ports.into_iter().map(|p| p.window).collect(),
+            buffers: self.buffers.into_iter().map(|(b, _)| b).collect(),
+            regions: self.regions,
+            graphs: self.graphs,
+            windows: self.ports.into_iter().map(|p| p.window).collect(),
             swap_staging,
             plans,
-            self.default_plan,
+            default_plan: self.default_plan,
             stages,
             tails,
-            self.host_state,
-        ))
+            host_state: self.host_state,
+        }))
     }
 
     fn declare(&self) -> Result<crate::Declaration, Error> {
@@ -494,17 +543,7 @@ impl LiveSetBuilder {
             b.add_identity(k, v)?;
         }
         for (name, stages) in &self.plans {
-            let text: Vec<String> = stages
-                .iter()
-                .map(|s| {
-                    let key = match s.key {
-                        StageKey::Inherit => String::new(),
-                        StageKey::Fixed(k) => format!("@{k}"),
-                    };
-                    let after: Vec<String> = s.after.iter().map(usize::to_string).collect();
-                    format!("{}{key}:{}", s.graph, after.join(","))
-                })
-                .collect();
+            let text: Vec<String> = stages.iter().map(StageSpec::text).collect();
             b.add_identity(&format!("plan.{name}"), &text.join(";"))?;
         }
         for r in &self.regions {
@@ -542,21 +581,33 @@ impl LiveSetBuilder {
         for p in &self.ports {
             b.add_port(p.decl.clone())?;
         }
-        if let Some((_, stages)) = self.plans.get(self.default_plan) {
-            for s in stages {
-                let graph = self
-                    .graphs
-                    .iter()
-                    .position(|g| g.graph.name() == s.graph)
-                    .unwrap_or(0);
-                let after: Vec<u32> = s.after.iter().map(|d| *d as u32).collect();
-                b.add_stage(graph as u32, &after)?;
+        let stages = self
+            .plans
+            .get(self.default_plan)
+            .map_or(&[][..], |(_, stages)| stages);
+        let is_step = stages.iter().any(|s| s.executor == StageExecutor::Step);
+        let is_generic = stages
+            .iter()
+            .any(|s| matches!(s.executor, StageExecutor::Opaque { .. }));
+        for s in stages {
+            let after: Vec<u32> = s.after.iter().map(|d| *d as u32).collect();
+            let (kind, number) = match &s.executor {
+                StageExecutor::Graph { name } => (ExecutorKind::Graph, self.graph_index(name)),
+                StageExecutor::Opaque { executor_ref } => (ExecutorKind::Opaque, *executor_ref),
+                StageExecutor::Step => continue,
+            };
+            match is_generic {
+                true => b.add_generic_stage(&s.name, kind, number, &after)?,
+                false => b.add_stage(number, &after)?,
             }
+        }
+        if is_generic {
+            b.set_generic_stage_runner()?;
         }
         let mut decl = b.finish_model(VerbTable {
             set_input: true,
             get_output: true,
-            step: false,
+            step: is_step,
             last_error: true,
         })?;
         for (d, r) in decl.regions.iter_mut().zip(&self.regions) {
@@ -576,18 +627,19 @@ impl LiveSetBuilder {
         for (p, (name, specs)) in self.plans.iter().enumerate() {
             let first = stages.len();
             for s in specs {
-                let graph = self
-                    .graphs
-                    .iter()
-                    .position(|g| g.graph.name() == s.graph)
-                    .unwrap_or(0);
+                let graph = match &s.executor {
+                    StageExecutor::Graph { name } => Some(self.graph_index(name) as usize),
+                    _ => None,
+                };
+                let stream = graph.map_or(StreamId(0), |g| self.graphs[g].stream);
                 stages.push(StageEntry {
                     info: StageInfo {
                         plan: PlanId(p),
-                        graph: s.graph.clone(),
+                        name: s.name.clone(),
+                        executor: s.executor.clone(),
                         key: s.key,
                         after: s.after.iter().map(|d| StageId(first + d)).collect(),
-                        stream: self.graphs[graph].stream,
+                        stream,
                     },
                     graph,
                     done: self
@@ -605,6 +657,12 @@ impl LiveSetBuilder {
             });
         }
         Ok((plans, stages))
+    }
+
+    /// Position of a declared graph; [`LiveSetBuilder::plan`] checks that it is there.
+    fn graph_index(&self, name: &str) -> u32 {
+        let at = self.graphs.iter().position(|g| g.graph.name() == name);
+        at.unwrap_or(0) as u32
     }
 
     fn own(&self, buffer: &Buffer) -> Result<(), Error> {

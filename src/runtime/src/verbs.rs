@@ -97,9 +97,9 @@ impl SetParts {
 /// tokens, masks, staged inputs, random-number counters, cadence) lies in named buffers of the set, or a capsule
 /// cannot restore it. Caches of pure functions are allowed.
 ///
-/// The live set calls a verb only while none of its work is in flight, from its driving thread. `set_input` and
-/// `get_output` are hot: they allocate nothing after the first call of a size, and on error leave the buffers as
-/// they were.
+/// The live set calls a verb only while none of its work is in flight, from its driving thread (`run_opaque` may overlap with
+/// graphs that its stage does not depend on). `set_input`, `get_output`, `run_opaque` and `step` are hot: they allocate nothing
+/// after the first call of a size. `set_input` and `get_output` leave the buffers as they were on error.
 pub trait Verbs: Send {
     /// Writes the STAGED (or, before the set is hot, SETUP) input `port`.
     fn set_input(&mut self, port: PortId, data: InputData<'_>) -> Result<(), Error>;
@@ -111,6 +111,15 @@ pub trait Verbs: Send {
     fn evict(&mut self, graph: &str, key: ShapeKey) -> Result<(), Error>;
     /// Runs everything once so that the first hot tick meets no first-use cost. The set's buffers may change.
     fn warm(&mut self) -> Result<(), Error>;
+    /// Executes an OPAQUE stage; complete on return. `executor_ref` is the number that the stage declares.
+    fn run_opaque(&mut self, executor_ref: u32) -> Result<(), Error> {
+        let _ = executor_ref;
+        Err(Error::Unsupported { verb: "run_opaque" })
+    }
+    /// Fires the whole model once; what it enqueues on the set's streams may still run on return.
+    fn step(&mut self) -> Result<(), Error> {
+        Err(Error::Unsupported { verb: "step" })
+    }
     /// Text of the last error of a verb, empty when there was none.
     fn last_error(&self) -> &str {
         ""
