@@ -16,8 +16,9 @@
 //!
 //! Thread rule: one thread drives a live set (and the context that it stands on). `LiveSet` is `Send`.
 #![warn(missing_docs)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
 pub mod abi;
 mod builder;
 mod declaration;

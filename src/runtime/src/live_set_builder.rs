@@ -544,13 +544,13 @@ impl LiveSetBuilder {
         }
         for (name, stages) in &self.plans {
             let text: Vec<String> = stages.iter().map(StageSpec::text).collect();
-            b.add_identity(&format!("plan.{name}"), &text.join(";"))?;
+            b.add_identity(format!("plan.{name}"), text.join(";"))?;
         }
         for r in &self.regions {
             let value = format!("{}:{}", r.class, r.slice.buffer().name());
-            b.add_identity(&format!("region.{}", r.name), &value)?;
+            b.add_identity(format!("region.{}", r.name), value)?;
         }
-        b.add_identity("host_state_layout", &HOST_STATE_LAYOUT.to_string())?;
+        b.add_identity("host_state_layout", HOST_STATE_LAYOUT.to_string())?;
         if let Some(m) = &self.manifest {
             b.set_manifest(m)?;
         }

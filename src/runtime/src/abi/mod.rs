@@ -1,7 +1,7 @@
 //! The published binary layouts of an export ([`export`]) and of a model runtime ([`model`]), for LP64 targets.
 //!
-//! Plain `#[repr(C)]` data under the published names, with every size and offset checked at compile time. Nothing here reads a
-//! pointer. Numbers that have a meaning (modality, element type, ...) are also enums of this crate, see [`crate::Modality`].
+//! Plain `#[repr(C)]` data under the published names, with every size and offset checked at compile time; [`read`] turns foreign
+//! objects into checked data. Numbers that have a meaning (modality, element type, ...) are also enums of this crate, see [`crate::Modality`].
 //!
 //! Rules for whoever reads a foreign object: check `abi_version`, then `struct_size` (never for equality, always `>=`), and only
 //! then the field behind it. A pointer inside is valid only while a reference to the object is held.
@@ -12,6 +12,7 @@ compile_error!("the published layouts are those of 64-bit targets");
 
 pub mod export;
 pub mod model;
+pub mod read;
 
 pub use export::*;
 pub use model::*;
