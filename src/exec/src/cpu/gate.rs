@@ -35,19 +35,23 @@ impl<T> Gate<T> {
 
     /// Enters, waiting for another thread to leave. `call` names the caller in the refusal.
     pub(crate) fn enter(&self, call: &'static str) -> Result<Entered<'_, T>, Error> {
-        let me = this_thread();
-        // Only this thread writes its own number, so Relaxed cannot show a false match. A worker is
-        // inside a kernel whose driver holds the gate: waiting here would never end.
-        if self.owner.load(Relaxed) == me || pool::on_worker() {
+        if self.is_inside() {
             return Err(Error::Busy { call });
         }
         // Kernel panics are caught inside, so a poisoned lock still guards a whole value.
         let guard = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        self.owner.store(me, Relaxed);
+        self.owner.store(this_thread(), Relaxed);
         Ok(Entered {
             owner: &self.owner,
             guard,
         })
+    }
+
+    /// True on a thread for which waiting at the gate would never end.
+    pub(crate) fn is_inside(&self) -> bool {
+        // Only this thread writes its own number, so Relaxed cannot show a false match. A worker is
+        // inside a kernel whose driver holds the gate.
+        self.owner.load(Relaxed) == this_thread() || pool::on_worker()
     }
 
     /// The value, when nobody else can be inside.

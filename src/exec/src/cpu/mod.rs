@@ -1,6 +1,6 @@
 //! The CPU backend: deferred streams over heap memory, run by the thread that asks for a result.
 
-mod gate;
+pub(crate) mod gate;
 mod memory;
 mod streams;
 
@@ -73,7 +73,7 @@ impl Op {
     }
 }
 
-fn panic_message(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     if let Some(text) = payload.downcast_ref::<&str>() {
         (*text).into()
     } else if let Some(text) = payload.downcast_ref::<String>() {
