@@ -1,27 +1,25 @@
 //! Memory of the CPU backend: both spaces are the heap, or memory of somebody else.
 
 use super::Core;
+use crate::heap::HeapBlock;
 use crate::{Error, Space};
-use std::alloc::Layout;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-/// One cache line, and the widest vector register.
-const ALIGN: usize = 64;
-
 /// Bytes at a fixed address: heap memory that is counted in its context and freed on drop, or wrapped.
 pub(crate) struct CpuMemory {
-    ptr: NonNull<u8>,
+    start: NonNull<u8>,
     bytes: usize,
     space: Space,
-    /// How it was allocated; `None` when it belongs to somebody else.
-    owned: Option<Layout>,
+    /// Where the bytes live; `None` when they belong to somebody else.
+    owned: Option<HeapBlock>,
     core: Arc<Core>,
 }
 
-// SAFETY: the memory is owned, or its owner promised as much, and this type reads and writes it only under the gate of its context.
+// SAFETY: the memory is owned, or its owner promised as much, and this type reads and writes it only
+// under the gate of its context.
 unsafe impl Send for CpuMemory {}
 // SAFETY: as above; kernels, which use the bare address, run under the same gate.
 unsafe impl Sync for CpuMemory {}
@@ -33,22 +31,14 @@ impl CpuMemory {
         space: Space,
         bytes: NonZeroUsize,
     ) -> Result<CpuMemory, Error> {
-        let bytes = bytes.get();
-        let no_room = || Error::OutOfMemory {
-            buffer: name.into(),
-            bytes,
-            space,
-        };
-        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| no_room())?;
-        // SAFETY: the layout has the size `bytes`, which is not zero.
-        let ptr = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(no_room)?;
-        core.bytes_in(space).fetch_add(bytes, Relaxed);
+        let block = HeapBlock::new(name, space, bytes)?;
+        core.bytes_in(space).fetch_add(bytes.get(), Relaxed);
         core.buffers.fetch_add(1, Relaxed);
         Ok(CpuMemory {
-            ptr,
-            bytes,
+            start: block.start(),
+            bytes: bytes.get(),
             space,
-            owned: Some(layout),
+            owned: Some(block),
             core: core.clone(),
         })
     }
@@ -58,11 +48,11 @@ impl CpuMemory {
     pub(super) unsafe fn wrap(
         core: &Arc<Core>,
         space: Space,
-        ptr: NonNull<u8>,
+        start: NonNull<u8>,
         bytes: usize,
     ) -> CpuMemory {
         CpuMemory {
-            ptr,
+            start,
             bytes,
             space,
             owned: None,
@@ -71,7 +61,7 @@ impl CpuMemory {
     }
 
     pub(crate) fn ptr(&self) -> *mut u8 {
-        self.ptr.as_ptr()
+        self.start.as_ptr()
     }
 
     pub(crate) fn with_mut<R>(
@@ -81,24 +71,21 @@ impl CpuMemory {
     ) -> Result<R, Error> {
         let _inside = self.core.gate.enter(call)?;
         // SAFETY: the memory holds `bytes` initialised bytes for as long as `self`. The gate keeps out
-        // kernels and every other host access, also one nested in `f`, and the owner of wrapped memory keeps
-        // out, so this borrow is the only one.
+        // kernels and every other host access, also one nested in `f`, and the owner of wrapped memory
+        // keeps out, so this borrow is the only one.
         Ok(f(unsafe {
-            std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.bytes)
+            std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes)
         }))
     }
 }
 
 impl Drop for CpuMemory {
     fn drop(&mut self) {
-        let Some(layout) = self.owned else {
-            return;
-        };
-        self.core
-            .bytes_in(self.space)
-            .fetch_sub(self.bytes, Relaxed);
-        self.core.buffers.fetch_sub(1, Relaxed);
-        // SAFETY: allocated in `new` with this layout, and nobody holds the buffer any more.
-        unsafe { std::alloc::dealloc(self.ptr.as_ptr(), layout) };
+        if self.owned.is_some() {
+            self.core
+                .bytes_in(self.space)
+                .fetch_sub(self.bytes, Relaxed);
+            self.core.buffers.fetch_sub(1, Relaxed);
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! The CPU backend: deferred streams over heap memory, run by the thread that asks for a result.
 
-pub(crate) mod gate;
 mod memory;
 mod streams;
 
+pub(crate) use crate::gate;
 pub(crate) use memory::CpuMemory;
 
 use crate::recorder::HostKernel;
