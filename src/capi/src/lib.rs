@@ -7,10 +7,15 @@
 //! sound.
 #![warn(missing_docs)]
 
+mod exec;
+#[allow(dead_code)] // not every part that needs them is there yet
+mod handles;
+#[allow(dead_code)]
 mod status;
 
 use std::ffi::c_void;
 
+pub use exec::*;
 pub use status::*;
 
 pub use flashrt_runtime::{MODEL_RUNTIME_ABI_VERSION, RUNTIME_ABI_VERSION};
