@@ -1,4 +1,4 @@
-//! The CUDA backend's place: the calls of the CPU backend, over types that cannot exist yet.
+//! A build without CUDA: the calls of the backend, over types that cannot exist.
 //!
 //! [`CudaBackend::new`] says why there is none. Every other call takes a value that only it could have
 //! made, so the compiler proves that none of them is reached.
@@ -85,7 +85,7 @@ impl CudaBackend {
         }
         Err(Error::BackendUnavailable {
             backend: BackendKind::Cuda,
-            reason: format!("device {ordinal} was asked for, but this build has no CUDA support"),
+            reason: format!("device {ordinal} was asked for, but this build has no feature `cuda`"),
         })
     }
 
