@@ -7,6 +7,7 @@
 //! sound.
 #![warn(missing_docs)]
 
+mod capsule;
 mod exec;
 #[allow(dead_code)] // not every part that needs them is there yet
 mod handles;
@@ -15,6 +16,7 @@ mod status;
 
 use std::ffi::c_void;
 
+pub use capsule::*;
 pub use exec::*;
 pub use status::*;
 
