@@ -2,6 +2,7 @@
 
 use crate::cpu::CpuMemory;
 use crate::cuda::CudaMemory;
+use crate::foreign::ForeignMemory;
 use crate::{Error, Space};
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ struct Inner {
 pub(crate) enum Memory {
     Cpu(CpuMemory),
     Cuda(CudaMemory),
+    Foreign(ForeignMemory),
 }
 
 impl Memory {
@@ -35,6 +37,7 @@ impl Memory {
         match self {
             Memory::Cpu(m) => m.ptr(),
             Memory::Cuda(m) => m.ptr(),
+            Memory::Foreign(m) => m.ptr(),
         }
     }
 }
@@ -66,7 +69,7 @@ impl Buffer {
         &self.inner.name
     }
 
-    /// Length in bytes. 0 only for wrapped memory.
+    /// Length in bytes. 0 only for wrapped and adopted memory.
     pub fn bytes(&self) -> usize {
         self.inner.bytes
     }
@@ -77,7 +80,7 @@ impl Buffer {
     }
 
     /// Address of the first byte: a device address in device space. 64-byte aligned in both, unless the
-    /// memory is wrapped: then it is what the wrapper was given.
+    /// memory is wrapped or foreign: then it is what its owner says.
     pub fn addr(&self) -> usize {
         self.inner.addr
     }
@@ -161,6 +164,7 @@ impl Buffer {
         match &self.inner.memory {
             Memory::Cpu(m) => m.with_mut(call, f),
             Memory::Cuda(m) => m.with_mut(call, f),
+            Memory::Foreign(m) => m.with_mut(call, f),
         }
     }
 
@@ -173,6 +177,14 @@ impl Buffer {
                 len,
                 bytes: self.bytes(),
             }),
+        }
+    }
+
+    /// The memory, if it belongs to a foreign context.
+    pub(crate) fn foreign(&self) -> Option<&ForeignMemory> {
+        match &self.inner.memory {
+            Memory::Foreign(memory) => Some(memory),
+            _ => None,
         }
     }
 

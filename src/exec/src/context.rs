@@ -4,10 +4,11 @@ use crate::buffer::Memory;
 use crate::cpu::CpuBackend;
 use crate::cuda::CudaBackend;
 use crate::event::EventHandle;
+use crate::foreign::{not_possible, ForeignBackend};
 use crate::recorder::Sink;
 use crate::{
-    BackendKind, Buffer, CaptureOptions, CpuOptions, Error, Event, Graph, MemoryUse, Plan,
-    Recorder, ShapeKey, Slice, Space, StreamId,
+    BackendKind, Buffer, CaptureOptions, CpuOptions, Error, Event, ForeignExec, Graph, MemoryUse,
+    Plan, Recorder, ShapeKey, Slice, Space, StreamId,
 };
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
@@ -51,6 +52,7 @@ struct Inner {
 enum Backend {
     Cpu(CpuBackend),
     Cuda(CudaBackend),
+    Foreign(ForeignBackend),
 }
 
 /// What a record callback is running for.
@@ -81,6 +83,11 @@ impl Drop for RecordingGuard<'_> {
 }
 
 impl Inner {
+    /// Makes the ids below `count` valid.
+    fn add_streams(&self, count: usize) {
+        self.streams.fetch_max(count, Release);
+    }
+
     fn recording(&self) -> MutexGuard<'_, Option<Recording>> {
         self.recording
             .lock()
@@ -94,6 +101,7 @@ macro_rules! on_backend {
         match &$context.inner.backend {
             Backend::Cpu($b) => $call,
             Backend::Cuda($b) => $call,
+            Backend::Foreign($b) => $call,
         }
     };
 }
@@ -104,6 +112,7 @@ macro_rules! on_event {
         match (&$context.inner.backend, &*$event.handle) {
             (Backend::Cpu($b), EventHandle::Cpu($e)) => $call,
             (Backend::Cuda($b), EventHandle::Cuda($e)) => $call,
+            (Backend::Foreign($b), EventHandle::Foreign($e)) => $call,
             _ => Err(foreign_event($event)),
         }
     };
@@ -148,12 +157,45 @@ impl Context {
     /// A context on the GPU with this ordinal, with stream 0.
     ///
     /// # Errors
-    /// [`Error::BackendUnavailable`] with the reason, always in this version; [`Error::Invalid`] for a
+    /// [`Error::BackendUnavailable`] with the reason, in a build or on a machine without CUDA; [`Error::Invalid`] for a
     /// negative ordinal.
     pub fn cuda(ordinal: i32) -> Result<Context, Error> {
         Ok(Context::new(
             BackendKind::Cuda,
             Backend::Cuda(CudaBackend::new(ordinal)?),
+        ))
+    }
+
+    /// A context of another execution library, with its stream 0: the same calls, carried over to the
+    /// functions of `exec`. The library owns what runs; this side owns host buffers and adopts the rest
+    /// ([`Context::adopt_buffer`], [`Context::adopt_graph`], [`Context::adopt_streams`]).
+    ///
+    /// | Call | On a foreign context |
+    /// |---|---|
+    /// | capture, evict_lru, executable, adopt of graphs; enqueue, graph, wrap, wrap_stream, raw_stream, priority | [`Error::Invalid`]: not possible |
+    /// | alloc in device space | zeroed if the library can fill or upload; freed when it can free, kept for a buffer of the same length if not |
+    /// | copies between host and device, upload, download | complete on return |
+    /// | fill and copy in host space | synchronise the stream first, complete on return |
+    /// | synchronize | by `frt_stream_sync`, or else by a plan, which needs an adopted graph |
+    ///
+    /// A function that the library lacks gives [`Error::BackendUnavailable`] with its name, a status that
+    /// is not success [`Error::Library`] with function, status and reason. Allocating nothing holds for
+    /// this side of the calls.
+    ///
+    /// # Errors
+    /// [`Error::BackendUnavailable`] naming every required function that is missing; [`Error::Invalid`]
+    /// for a null context. `exec` is dropped then.
+    ///
+    /// # Safety
+    /// `exec.ctx` is a context of the library whose functions `exec.table` holds, and those keep its ABI.
+    /// All of it lives until `exec.anchor` is dropped. The library's rule of one caller at a time is kept:
+    /// whoever else calls it for this context does so inside [`Context::exclusive`], or where no call of
+    /// this context can run and none of its objects can be dropped.
+    pub unsafe fn foreign(exec: ForeignExec) -> Result<Context, Error> {
+        Ok(Context::new(
+            BackendKind::Foreign,
+            // SAFETY: the caller's promise.
+            Backend::Foreign(unsafe { ForeignBackend::new(exec)? }),
         ))
     }
 
@@ -205,7 +247,7 @@ impl Context {
     pub fn stream(&self, priority: i32) -> Result<StreamId, Error> {
         self.check_idle("stream")?;
         let id = on_backend!(self, b => b.stream(priority))?;
-        self.inner.streams.fetch_add(1, Release);
+        self.inner.add_streams(id.0 as usize + 1);
         Ok(id)
     }
 
@@ -224,8 +266,9 @@ impl Context {
             Backend::Cpu(b) => b.stream(0)?,
             // SAFETY: the caller's promise.
             Backend::Cuda(b) => unsafe { b.wrap_stream(raw)? },
+            Backend::Foreign(_) => return Err(not_possible("wrap_stream")),
         };
-        self.inner.streams.fetch_add(1, Release);
+        self.inner.add_streams(id.0 as usize + 1);
         Ok(id)
     }
 
@@ -239,6 +282,7 @@ impl Context {
         match &self.inner.backend {
             Backend::Cpu(_) => Ok(std::ptr::null_mut()),
             Backend::Cuda(b) => b.raw_stream(stream),
+            Backend::Foreign(_) => Err(not_possible("raw_stream")),
         }
     }
 
@@ -298,6 +342,7 @@ impl Context {
         let memory = match &self.inner.backend {
             Backend::Cpu(b) => Memory::Cpu(b.alloc(name, space, size)?),
             Backend::Cuda(b) => Memory::Cuda(b.alloc(name, space, size)?),
+            Backend::Foreign(b) => Memory::Foreign(b.alloc(name, space, size)?),
         };
         Ok(Buffer::new(name, space, bytes, self.id(), memory))
     }
@@ -334,6 +379,7 @@ impl Context {
             Backend::Cpu(b) => Memory::Cpu(unsafe { b.wrap(space, start, bytes) }),
             // SAFETY: as above.
             Backend::Cuda(b) => Memory::Cuda(unsafe { b.wrap(name, space, start, bytes)? }),
+            Backend::Foreign(_) => return Err(not_possible("wrap")),
         };
         Ok(Buffer::new(name, space, bytes, self.id(), memory))
     }
@@ -403,6 +449,82 @@ impl Context {
         on_backend!(self, b => b.download(src, out))
     }
 
+    // ---- objects of a foreign library ----
+
+    /// A buffer in device space over a buffer of the foreign library. It may be shorter than the library's,
+    /// and empty. It is never freed and does not count in [`Context::memory`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for null, and on a context that is not foreign; [`Error::Backend`] if the library
+    /// says that the buffer has no address or less than `bytes` bytes; [`Error::Busy`].
+    ///
+    /// # Safety
+    /// `handle` is a buffer of this context's library that lives until the context's anchor is dropped.
+    pub unsafe fn adopt_buffer(
+        &self,
+        handle: *mut c_void,
+        name: &str,
+        bytes: usize,
+    ) -> Result<Buffer, Error> {
+        // SAFETY: the caller's promise.
+        let memory = unsafe {
+            self.foreign_backend("adopt_buffer")?
+                .adopt_buffer(handle, name, bytes)?
+        };
+        let memory = Memory::Foreign(memory);
+        Ok(Buffer::new(name, Space::Device, bytes, self.id(), memory))
+    }
+
+    /// A graph over a graph of the foreign library, which keeps its variants and their recency. It is
+    /// never destroyed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for null, and on a context that is not foreign; [`Error::Busy`].
+    ///
+    /// # Safety
+    /// `handle` is a graph of this context's library that lives until the context's anchor is dropped.
+    pub unsafe fn adopt_graph(&self, handle: *mut c_void, name: &str) -> Result<Graph, Error> {
+        // SAFETY: the caller's promise.
+        let graph = unsafe {
+            self.foreign_backend("adopt_graph")?
+                .adopt_graph(handle, name)?
+        };
+        Ok(Graph::foreign(self, name, graph))
+    }
+
+    /// Makes the stream ids below `count` valid: those that the library's owner made. Fewer than there are
+    /// already changes nothing. The library itself may still refuse an id.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] above 4096, and on a context that is not foreign; [`Error::Busy`].
+    pub fn adopt_streams(&self, count: usize) -> Result<(), Error> {
+        self.foreign_backend("adopt_streams")?
+            .adopt_streams(count)?;
+        self.inner.add_streams(count);
+        Ok(())
+    }
+
+    /// Runs `f`, which calls the foreign library itself, while no call of this context does. Calls from `f`
+    /// into the context answer [`Error::Busy`]; objects dropped meanwhile end with the next call. Allocates
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] on a context that is not foreign; [`Error::Busy`]; `f` did not run then.
+    pub fn exclusive<R>(&self, f: impl FnOnce() -> R) -> Result<R, Error> {
+        self.foreign_backend("exclusive")?.exclusive(f)
+    }
+
+    fn foreign_backend(&self, call: &'static str) -> Result<&ForeignBackend, Error> {
+        match &self.inner.backend {
+            Backend::Foreign(b) => Ok(b),
+            _ => Err(Error::Invalid {
+                what: call,
+                expected: "a foreign context".into(),
+                got: format!("a {} context", self.inner.kind),
+            }),
+        }
+    }
+
     // ---- events ----
 
     /// A new event, recorded nowhere yet.
@@ -413,6 +535,7 @@ impl Context {
         let handle = match &self.inner.backend {
             Backend::Cpu(b) => EventHandle::Cpu(b.event()),
             Backend::Cuda(b) => EventHandle::Cuda(b.event()?),
+            Backend::Foreign(b) => EventHandle::Foreign(b.event()?),
         };
         Ok(Event {
             context: self.id(),
@@ -492,6 +615,7 @@ impl Context {
         let sink = match &self.inner.backend {
             Backend::Cpu(_) => Sink::Cpu(Vec::new()),
             Backend::Cuda(b) => Sink::Cuda(b.begin_eager(stream)?),
+            Backend::Foreign(_) => return Err(not_possible("enqueue").into()),
         };
         let mut recorder = Recorder::new(self, sink, None);
         record(&mut recorder)?;
@@ -512,9 +636,12 @@ impl Context {
     /// A new graph without variants, holding at most `max_variants` (0: no limit).
     ///
     /// # Errors
-    /// None today; a backend may have some.
+    /// [`Error::Invalid`] on a foreign context.
     pub fn graph(&self, name: &str, max_variants: usize) -> Result<Graph, Error> {
-        Ok(Graph::new(self, name, max_variants))
+        match &self.inner.backend {
+            Backend::Foreign(_) => Err(not_possible("graph")),
+            _ => Ok(Graph::new(self, name, max_variants)),
+        }
     }
 
     /// A new plan without nodes.
@@ -561,6 +688,7 @@ impl Context {
         match &self.inner.backend {
             Backend::Cpu(_) => Ok(Sink::Cpu(Vec::new())),
             Backend::Cuda(b) => b.begin_capture().map(Sink::Cuda),
+            Backend::Foreign(_) => Err(not_possible("capture")),
         }
     }
 
@@ -600,6 +728,7 @@ impl Context {
             }),
             // SAFETY: the caller's promise.
             Backend::Cuda(b) => Ok(Exec::Cuda(Arc::new(unsafe { b.adopt_raw(raw)? }))),
+            Backend::Foreign(_) => Err(not_possible("adopt_raw")),
         }
     }
 
@@ -619,7 +748,7 @@ impl Context {
     pub(crate) fn take_trace(&self) -> Vec<String> {
         match &self.inner.backend {
             Backend::Cpu(b) => b.take_trace(),
-            Backend::Cuda(_) => Vec::new(),
+            Backend::Cuda(_) | Backend::Foreign(_) => Vec::new(),
         }
     }
 }

@@ -167,6 +167,16 @@ pub enum Error {
         /// Why it failed.
         reason: String,
     },
+    /// A function of a foreign library answered with a status that is not success.
+    #[error("`{symbol}` of the foreign library answered {status}: {}", if .reason.is_empty() { "it gives no reason" } else { .reason })]
+    Library {
+        /// The function.
+        symbol: &'static str,
+        /// What it answered.
+        status: i32,
+        /// Why, in the library's words; empty if it does not say.
+        reason: String,
+    },
     /// The backend cannot be used in this build or on this machine.
     #[error("{backend} backend is not available: {reason}")]
     BackendUnavailable {
@@ -209,7 +219,8 @@ pub enum Error {
 
 impl Error {
     /// Status code of the C ABI: invalid -1, no variant -2, unbound -3, capture -4,
-    /// backend -5, out of memory -6. Zero (success) is never returned.
+    /// backend -5, out of memory -6; a foreign library's status as it came, if it is one of these and not
+    /// -3, otherwise -5. Zero (success) is never returned.
     pub fn code(&self) -> i32 {
         match self {
             Error::Invalid { .. }
@@ -229,6 +240,10 @@ impl Error {
             | Error::Backend { .. }
             | Error::BackendUnavailable { .. } => -5,
             Error::OutOfMemory { .. } => -6,
+            Error::Library { status, .. } => match status {
+                -1 | -2 | -4 | -6 => *status,
+                _ => -5,
+            },
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::cpu::CpuEvent;
 use crate::cuda::CudaEvent;
+use crate::foreign::ForeignEvent;
 use std::sync::Arc;
 
 /// A mark in a stream: "everything submitted before here".
@@ -19,6 +20,7 @@ pub struct Event {
 pub(crate) enum EventHandle {
     Cpu(CpuEvent),
     Cuda(CudaEvent),
+    Foreign(ForeignEvent),
 }
 
 impl std::fmt::Debug for Event {

@@ -1,6 +1,7 @@
 //! Graphs: captured work by shape key, replayed without allocation.
 
 use crate::context::{Exec, Recording};
+use crate::foreign::{not_possible, ForeignGraph};
 use crate::table::Table;
 use crate::{Buffer, CaptureOptions, CapturePhase, Context, Error, Recorder, ShapeKey, StreamId};
 use std::collections::BTreeMap;
@@ -22,8 +23,14 @@ pub struct Graph {
 struct Inner {
     context: Context,
     name: Box<str>,
-    variants: Mutex<Table<Exec>>,
+    variants: Variants,
     ports: Mutex<BTreeMap<String, Buffer>>,
+}
+
+/// Who keeps the table.
+enum Variants {
+    Own(Mutex<Table<Exec>>),
+    Foreign(ForeignGraph),
 }
 
 /// A variant taken out of a graph, to be adopted by another graph of the same context.
@@ -43,11 +50,20 @@ impl Executable {
 
 impl Graph {
     pub(crate) fn new(context: &Context, name: &str, max_variants: usize) -> Graph {
+        let table = Table::new(max_variants);
+        Graph::with(context, name, Variants::Own(Mutex::new(table)))
+    }
+
+    pub(crate) fn foreign(context: &Context, name: &str, graph: ForeignGraph) -> Graph {
+        Graph::with(context, name, Variants::Foreign(graph))
+    }
+
+    fn with(context: &Context, name: &str, variants: Variants) -> Graph {
         Graph {
             inner: Arc::new(Inner {
                 context: context.clone(),
                 name: name.into(),
-                variants: Mutex::new(Table::new(max_variants)),
+                variants,
                 ports: Mutex::new(BTreeMap::new()),
             }),
         }
@@ -63,11 +79,12 @@ impl Graph {
         &self.inner.context
     }
 
-    fn variants(&self) -> MutexGuard<'_, Table<Exec>> {
-        self.inner
-            .variants
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// The table; `call` is refused where a foreign library keeps it.
+    fn variants(&self, call: &'static str) -> Result<MutexGuard<'_, Table<Exec>>, Error> {
+        match &self.inner.variants {
+            Variants::Own(table) => Ok(lock(table)),
+            Variants::Foreign(_) => Err(not_possible(call)),
+        }
     }
 
     /// Calls `record` once and stores what it recorded under `key`, replacing what was there, as the
@@ -98,6 +115,7 @@ impl Graph {
         record: impl FnOnce(&mut Recorder<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let context = &self.inner.context;
+        drop(self.variants("capture")?);
         let failed = |phase, reason| Error::Capture {
             graph: self.name().into(),
             key,
@@ -125,7 +143,7 @@ impl Graph {
             .map_err(|reason| failed(CapturePhase::End, reason))?;
         drop(recording);
 
-        let gone = self.variants().insert(key, exec);
+        let gone = self.variants("capture")?.insert(key, exec);
         // Outside the lock: dropping kernels runs foreign code.
         drop(gone);
         Ok(())
@@ -138,7 +156,10 @@ impl Graph {
     /// [`Error::Recording`] or [`Error::Busy`].
     pub fn replay(&self, key: ShapeKey, stream: StreamId) -> Result<(), Error> {
         let exec = {
-            let mut variants = self.variants();
+            let mut variants = match &self.inner.variants {
+                Variants::Own(table) => lock(table),
+                Variants::Foreign(graph) => return self.replay_foreign(graph, key, stream),
+            };
             let Some(exec) = variants.get(key) else {
                 return Err(self.no_variant(Some(key), variants.len()));
             };
@@ -150,14 +171,35 @@ impl Graph {
         self.inner.context.launch(exec, stream)
     }
 
-    /// True when `key` has a variant. Leaves the recency alone.
-    pub fn has_variant(&self, key: ShapeKey) -> bool {
-        self.variants().get(key).is_some()
+    fn replay_foreign(
+        &self,
+        graph: &ForeignGraph,
+        key: ShapeKey,
+        stream: StreamId,
+    ) -> Result<(), Error> {
+        let checked = self.inner.context.check_stream(stream);
+        if checked.is_err() && !graph.has_variant(key) {
+            return Err(self.no_variant(Some(key), graph.variant_count()));
+        }
+        checked?;
+        graph.replay(key, stream)
     }
 
-    /// Number of variants.
+    /// True when `key` has a variant. Leaves the recency alone. On a foreign context false also from inside
+    /// a host access, where the library cannot be asked.
+    pub fn has_variant(&self, key: ShapeKey) -> bool {
+        match &self.inner.variants {
+            Variants::Own(table) => lock(table).get(key).is_some(),
+            Variants::Foreign(graph) => graph.has_variant(key),
+        }
+    }
+
+    /// Number of variants. On a foreign context 0 also from inside a host access.
     pub fn variant_count(&self) -> usize {
-        self.variants().len()
+        match &self.inner.variants {
+            Variants::Own(table) => lock(table).len(),
+            Variants::Foreign(graph) => graph.variant_count(),
+        }
     }
 
     /// Removes the variant under `key`. Replays of it that were submitted already still run.
@@ -166,7 +208,10 @@ impl Graph {
     /// [`Error::NoVariant`].
     pub fn evict(&self, key: ShapeKey) -> Result<(), Error> {
         let (gone, left) = {
-            let mut variants = self.variants();
+            let mut variants = match &self.inner.variants {
+                Variants::Own(table) => lock(table),
+                Variants::Foreign(graph) => return graph.evict(key),
+            };
             (variants.remove(key), variants.len())
         };
         gone.map(drop)
@@ -178,7 +223,7 @@ impl Graph {
     /// # Errors
     /// [`Error::NoVariant`] when the table is empty.
     pub fn evict_lru(&self) -> Result<ShapeKey, Error> {
-        let gone = self.variants().remove_lru();
+        let gone = self.variants("evict_lru")?.remove_lru();
         gone.map(|(key, _)| key)
             .ok_or_else(|| self.no_variant(None, 0))
     }
@@ -188,7 +233,7 @@ impl Graph {
     /// # Errors
     /// [`Error::NoVariant`].
     pub fn executable(&self, key: ShapeKey) -> Result<Executable, Error> {
-        let variants = self.variants();
+        let variants = self.variants("executable")?;
         match variants.get(key) {
             Some(exec) => Ok(Executable {
                 context: self.inner.context.id(),
@@ -204,13 +249,15 @@ impl Graph {
     /// # Errors
     /// [`Error::ForeignContext`].
     pub fn adopt(&self, key: ShapeKey, executable: &Executable) -> Result<(), Error> {
+        let mut variants = self.variants("adopt")?;
         if executable.context != self.inner.context.id() {
             return Err(Error::ForeignContext {
                 what: "executable for graph",
                 name: self.name().into(),
             });
         }
-        let gone = self.variants().insert(key, executable.exec.clone());
+        let gone = variants.insert(key, executable.exec.clone());
+        drop(variants);
         drop(gone);
         Ok(())
     }
@@ -234,7 +281,7 @@ impl Graph {
         }
         // SAFETY: the caller's promise.
         let exec = unsafe { self.inner.context.adopt_raw(raw)? };
-        let gone = self.variants().insert(key, exec);
+        let gone = self.variants("adopt_raw")?.insert(key, exec);
         drop(gone);
         Ok(())
     }
@@ -263,10 +310,7 @@ impl Graph {
     }
 
     fn ports(&self) -> MutexGuard<'_, BTreeMap<String, Buffer>> {
-        self.inner
-            .ports
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.ports)
     }
 
     fn no_variant(&self, key: Option<ShapeKey>, count: usize) -> Error {
@@ -276,6 +320,10 @@ impl Graph {
             count,
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Graph {

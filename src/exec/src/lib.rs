@@ -53,13 +53,19 @@
 //!
 //! # Backends
 //!
-//! [`Context::cpu`] is complete. Its streams are *deferred*: submitted work runs when the driving thread
+//! [`Context::cpu`] needs nothing but the host. Its streams are *deferred*: submitted work runs when the driving thread
 //! asks for a result, in order of submission. [`StreamOrder::Adversarial`] is the test mode: a seeded
 //! generator picks the next operation among all streams that may run, so that a missing event wait
 //! gives a wrong result for some seed rather than on some machine.
 //!
-//! [`Context::cuda`] has the same calls and answers [`Error::BackendUnavailable`] until its module is
-//! filled. The conformance tests (`tests/conformance`) are written once and run on every backend.
+//! [`Context::cuda`] runs the same calls on an NVIDIA GPU, over the driver that it finds at run time, and
+//! answers [`Error::BackendUnavailable`] where there is none.
+//!
+//! [`Context::foreign`] is another execution library, reached through its C ABI: replay, events and copies
+//! are carried over, buffers and graphs of the library are adopted, nothing is decided or scheduled here.
+//! What it cannot do (such as capture) it refuses; its table of calls says what.
+//!
+//! The conformance tests (`tests/conformance`) are written once and run on every backend.
 #![warn(missing_docs)]
 
 mod buffer;
@@ -68,6 +74,7 @@ mod cpu;
 mod cuda;
 mod error;
 mod event;
+mod foreign;
 mod gate;
 mod graph;
 mod heap;
@@ -81,6 +88,7 @@ pub use buffer::{Buffer, Slice};
 pub use context::Context;
 pub use error::{CapturePhase, Error};
 pub use event::Event;
+pub use foreign::{ForeignExec, ForeignTable};
 pub use graph::{Executable, Graph};
 pub use plan::Plan;
 pub use pool::Pool;

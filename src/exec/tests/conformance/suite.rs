@@ -402,7 +402,7 @@ pub fn wrapped_memory_may_be_empty_but_not_null_or_endless(make: Factory) {
         .unwrap();
     ctx.fill(&empty.all(), 1, S0).unwrap();
     ctx.upload(&empty.all(), &[]).unwrap();
-    assert_eq!(read(&ctx, &empty.all()), []);
+    assert!(read(&ctx, &empty.all()).is_empty());
     assert_eq!(empty.slice(0, 1).unwrap_err().code(), -1);
     assert_eq!(read(&ctx, &owner.all()), [0; 4]);
 
