@@ -9,9 +9,7 @@
 
 mod capsule;
 mod exec;
-#[allow(dead_code)] // not every part that needs them is there yet
 mod handles;
-#[allow(dead_code)]
 mod status;
 
 use std::ffi::c_void;
@@ -21,9 +19,6 @@ pub use exec::*;
 pub use status::*;
 
 pub use flashrt_runtime::{MODEL_RUNTIME_ABI_VERSION, RUNTIME_ABI_VERSION};
-
-/// Shape key of a plan node that takes the key of the call.
-pub const FRT_KEY_INHERIT: u64 = flashrt_runtime::KEY_INHERIT;
 
 /// 64-bit FNV-1a of `len` bytes at `data`. A null pointer counts as no bytes. Any thread.
 ///

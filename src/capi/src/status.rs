@@ -88,7 +88,7 @@ pub(crate) fn pointer<T>(f: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T 
     guard(FRT_ERR_BACKEND, |_| std::ptr::null_mut(), f)
 }
 
-fn panic_text(payload: &(dyn Any + Send)) -> &str {
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
         .copied()
