@@ -44,7 +44,7 @@ fn every_constant_has_the_same_value_on_both_sides() {
 fn the_fingerprint_of_known_texts_comes_out() {
     let of = |text: &str| {
         // SAFETY: the pointer and the length are those of a live string.
-        unsafe { frt_runtime_fingerprint(text.as_ptr().cast(), text.len() as u64) }
+        unsafe { frt_runtime_fingerprint(text.as_ptr().cast(), text.len()) }
     };
     assert_eq!(
         of("frt-runtime-identity-v1\nprovider=step\n"),
