@@ -86,3 +86,21 @@ pub(super) fn pointer<T>(
 ) -> *mut T {
     run(name, |_| std::ptr::null_mut(), body)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_inside_a_verb_is_a_status_and_a_text() {
+        assert_eq!(
+            status("cap_x", |_| panic!("region {} is gone", 3)),
+            cap_status::CAP_ERR as c_int
+        );
+        let null = pointer::<u8>("cap_x", |_| panic!("no list"));
+        assert!(null.is_null());
+        // SAFETY: never null, and nothing was called since.
+        let text = unsafe { std::ffi::CStr::from_ptr(crate::status::frt_last_error()) };
+        assert_eq!(text, c"panic inside the library: no list");
+    }
+}

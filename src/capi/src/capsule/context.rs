@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What a context handle stands for. Shared with the calls that run and with the capsules.
 pub(super) struct Context {
     pub(super) backend: Backend,
-    /// Handles of the capsules.
-    capsules: Mutex<BTreeSet<usize>>,
+    /// Handles of the capsules; `None` once the context was destroyed.
+    capsules: Mutex<Option<BTreeSet<usize>>>,
     /// The list of events of a tick, between ticks: empty, with its room.
     events: Mutex<Vec<cap_event>>,
 }
@@ -61,7 +61,7 @@ pub(super) unsafe fn create(call: Call, table: *const cap_backend) -> Result<cap
     let backend = unsafe { Backend::read(call, table)? };
     let context = Arc::new(Context {
         backend,
-        capsules: Mutex::default(),
+        capsules: Mutex::new(Some(BTreeSet::new())),
         events: Mutex::default(),
     });
     let handle = handles::issue(Box::new(ContextHandle(context)));
@@ -76,8 +76,8 @@ pub(super) fn destroy(call: Call, ctx: cap_ctx) -> Result<c_int, Failure> {
         need::<ContextHandle>(call, ctx.cast())?;
         return Ok(0);
     };
-    let capsules = take(&mut *lock(&context.0.capsules));
-    for handle in capsules {
+    let capsules = lock(&context.0.capsules).take();
+    for handle in capsules.into_iter().flatten() {
         drop(handles::take::<CapsuleHandle>(
             std::ptr::without_provenance_mut(handle),
         ));
@@ -115,13 +115,19 @@ impl Context {
         if handle.is_null() {
             return Err(call.fail(cap_status::CAP_ERR_NOMEM, "no handle is left"));
         }
-        lock(&self.capsules).insert(handle.addr());
-        Ok(handle.cast())
+        if let Some(capsules) = &mut *lock(&self.capsules) {
+            capsules.insert(handle.addr());
+            return Ok(handle.cast());
+        }
+        drop(handles::take::<CapsuleHandle>(handle));
+        Err(call.arg("the context was destroyed meanwhile"))
     }
 
     /// Makes the handle of a capsule invalid. The capsule goes with the last call that uses it.
     pub(super) fn remove(&self, handle: cap_capsule) {
-        lock(&self.capsules).remove(&handle.addr());
+        if let Some(capsules) = &mut *lock(&self.capsules) {
+            capsules.remove(&handle.addr());
+        }
         drop(handles::take::<CapsuleHandle>(handle.cast()));
     }
 
