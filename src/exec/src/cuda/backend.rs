@@ -1,11 +1,12 @@
 //! The calls of a CUDA context.
 
 use super::capture::{CudaCapture, CudaExec};
-use super::device::{covers, Device};
+use super::device::Device;
 use super::driver::{is_not_ready, Stream};
 use super::event::CudaEvent;
 use super::host::lock;
 use super::memory::CudaMemory;
+use super::streams::covers;
 use crate::{Error, MemoryUse, ShapeKey, Slice, Space, StreamId};
 use std::ffi::c_void;
 use std::num::NonZeroUsize;

@@ -1,7 +1,8 @@
 //! Streams in capture mode, and the executables that come out of them.
 
-use super::device::{Dead, Device};
+use super::device::Device;
 use super::driver::{GraphExec, Raw, Stream};
+use super::free::Dead;
 use super::host::{HostCall, Origin};
 use crate::recorder::HostKernel;
 use crate::{Buffer, Error, ShapeKey, Slice, Space, StreamId};

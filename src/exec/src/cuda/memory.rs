@@ -1,7 +1,8 @@
 //! Device memory and pinned host memory, at addresses that never change.
 
-use super::device::{Dead, Device};
+use super::device::Device;
 use super::driver::is_out_of_memory;
+use super::free::Dead;
 use crate::{BackendKind, Error, Space};
 use cudarc::driver::sys;
 use std::ffi::c_void;

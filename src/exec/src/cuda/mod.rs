@@ -28,9 +28,15 @@ mod driver;
 #[cfg(feature = "cuda")]
 mod event;
 #[cfg(feature = "cuda")]
+mod free;
+#[cfg(feature = "cuda")]
 mod host;
 #[cfg(feature = "cuda")]
 mod memory;
+#[cfg(feature = "cuda")]
+mod streams;
+#[cfg(feature = "cuda")]
+mod transfer;
 
 #[cfg(not(feature = "cuda"))]
 pub(crate) use absent::{CudaBackend, CudaCapture, CudaEvent, CudaExec, CudaMemory};
