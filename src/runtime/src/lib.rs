@@ -29,6 +29,8 @@ mod live_set;
 mod live_set_builder;
 mod model;
 mod names;
+mod split_gate;
+pub mod stage_plan;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod types;
@@ -55,6 +57,7 @@ pub use live_set::{HotContract, LiveSet, PlanInfo, Region, StageExecutor, StageI
 pub use live_set_builder::{LiveSetBuilder, PortSpec, StageKey, StageSpec};
 pub use model::{Model, Producer};
 pub use names::MAX_NAME_BYTES;
+pub use split_gate::{split_gate, SplitGate, SplitOutcome};
 pub use types::{
     Direction, ExecutorKind, Layout, Modality, PixelFormat, PortDType, RegionFlags, Role,
     StateClass, Update,
