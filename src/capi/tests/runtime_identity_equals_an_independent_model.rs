@@ -269,7 +269,7 @@ fn call() -> impl Strategy<Value = Call> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 2000 },
+        cases: if cfg!(miri) { 2 } else { 2000 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

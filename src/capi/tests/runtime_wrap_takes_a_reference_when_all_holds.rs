@@ -7,6 +7,7 @@ use flashrt_capi::*;
 use runtime_support::*;
 use std::ffi::{c_void, CStr};
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 
 /// An export with the two graphs, whose references are counted by hand.
 struct Fixture {
@@ -14,8 +15,8 @@ struct Fixture {
     ports: Vec<frt_runtime_port_desc>,
     stages: Vec<frt_runtime_stage_desc>,
     verbs: frt_model_runtime_verbs,
-    refs: Box<Counted>,
-    wrapper: Box<Counted>,
+    refs: Arc<Counted>,
+    wrapper: Arc<Counted>,
     real: *mut frt_runtime_export_v1,
 }
 
@@ -54,7 +55,7 @@ impl Fixture {
         b.graph("a", 0x10, &[0], 0);
         b.graph("b", 0x20, &[0], 0);
         let real = b.finish();
-        let refs = Box::new(Counted::default());
+        let refs = Arc::new(Counted::default());
         // SAFETY: one reference is held.
         let mut exp = unsafe { *real };
         exp.owner = refs.pointer();
@@ -66,7 +67,7 @@ impl Fixture {
             stages: vec![stage(1, 0), stage(0, 1), stage(0, 2)],
             verbs: all_verbs(),
             refs,
-            wrapper: Box::default(),
+            wrapper: Arc::default(),
             real,
         }
     }

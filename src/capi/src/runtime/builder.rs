@@ -21,7 +21,7 @@ pub(super) struct State {
     pub(super) runner: Option<(*mut c_void, RunOpaque)>,
 }
 
-/// A builder; the lock answers callers who share one in spite of the rule.
+/// A builder. The lock only makes it mutable: calls on one builder are serialised by the caller.
 pub(super) struct Builder(Mutex<State>);
 
 // SAFETY: 16 is of the numbers for this half, and no other type has it.
