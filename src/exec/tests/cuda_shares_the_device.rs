@@ -196,10 +196,14 @@ fn a_strict_capture_of_another_thread_survives_our_set_up() {
         }
         let b = device(&ctx, "b", 64);
         let graph = fill_graph(&ctx, "fill", &b, 3);
+        let event = ctx.event().unwrap();
         graph.replay(0, S0).unwrap();
+        ctx.record(&event, S0).unwrap();
+        while !ctx.query(&event).unwrap() {}
+        ctx.sync_event(&event).unwrap();
         ctx.synchronize(S0).unwrap();
         assert_eq!(read(&ctx, &b.all()), [3; 64]);
-        drop((graph, b));
+        drop((graph, b, event));
         to_them.send(()).unwrap();
     });
 }

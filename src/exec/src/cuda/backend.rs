@@ -292,6 +292,7 @@ impl CudaBackend {
     }
 
     fn is_past(&self, event: &CudaEvent) -> Result<bool, Error> {
+        let _relaxed = self.device.relaxed();
         // SAFETY: an event of this context.
         match unsafe { self.device.driver.cuEventQuery(event.raw.0) } {
             Ok(()) => Ok(true),
@@ -303,6 +304,7 @@ impl CudaBackend {
     pub(crate) fn sync_event(&self, event: &CudaEvent) -> Result<(), Error> {
         {
             let _streams = self.device.enter("sync_event")?;
+            let _relaxed = self.device.relaxed();
             // SAFETY: an event of this context.
             let answer = unsafe { self.device.driver.cuEventSynchronize(event.raw.0) };
             self.device.check(answer)?;

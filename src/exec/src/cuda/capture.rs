@@ -170,6 +170,7 @@ impl CudaCapture {
         let (graph, ended) = self.device.end_capture(self.stream);
         let result = ended.and_then(|()| {
             let mut raw = std::ptr::null_mut();
+            let _relaxed = self.device.relaxed();
             // SAFETY: the graph that the capture gave; writes one handle.
             self.device.check(unsafe {
                 self.device

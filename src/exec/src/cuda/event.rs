@@ -23,6 +23,7 @@ impl CudaEvent {
         device.make_current()?;
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
         let mut raw = std::ptr::null_mut();
+        let _relaxed = device.relaxed();
         // SAFETY: writes one handle; the context is current.
         device.check(unsafe { device.driver.cuEventCreate(&mut raw, flags) })?;
         Ok(CudaEvent {

@@ -16,7 +16,8 @@ pub(super) enum Dead {
     Exec(GraphExec, Parts),
 }
 
-/// While it lives, this thread may allocate and free although some other thread captures in a strict mode.
+/// While it lives, this thread may allocate, wait and free although some other code captures in a strict
+/// mode, which such calls would break.
 pub(super) struct RelaxedMode<'a> {
     driver: &'a Driver,
     before: sys::CUstreamCaptureMode,
@@ -86,7 +87,6 @@ impl Device {
                 std::mem::forget(dead);
                 return;
             }
-            let _relaxed = self.relaxed();
             dead.into_iter().map(|d| self.free(d)).collect::<Vec<_>>()
         };
         // Outside the table's lock: kernels have foreign drop code, and buffers come back here.
@@ -95,6 +95,7 @@ impl Device {
 
     /// Gives one thing back to the driver, which has no use for it any more. What remains is ours to drop.
     fn free(&self, dead: Dead) -> Option<Parts> {
+        let _relaxed = self.relaxed();
         let (answer, parts) = match dead {
             // SAFETY: came from `cuMemAlloc_v2`; nobody holds it and no stream uses it.
             Dead::Device(address) => (unsafe { self.driver.cuMemFree_v2(address) }, None),

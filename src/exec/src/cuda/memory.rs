@@ -41,7 +41,7 @@ impl CudaMemory {
         if bytes > device.limit(space) {
             return Err(no_room());
         }
-        let relaxed = device.relaxed();
+        let _relaxed = device.relaxed();
         let mut start: *mut c_void = std::ptr::null_mut();
         let answer = match space {
             Space::Device => {
@@ -58,7 +58,6 @@ impl CudaMemory {
                     .cuMemHostAlloc(&mut start, bytes, sys::CU_MEMHOSTALLOC_PORTABLE)
             },
         };
-        drop(relaxed);
         answer.map_err(|failure| match is_out_of_memory(failure) {
             true => no_room(),
             false => device.fail(failure),

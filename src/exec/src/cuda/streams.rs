@@ -123,8 +123,10 @@ impl Device {
         let mut streams = self.enter_alone("wrap_stream")?;
         let id = next_stream(&streams)?;
         let mut priority = 0;
-        // SAFETY: the caller's promise; writes one number.
-        self.check(unsafe { self.driver.cuStreamGetPriority(raw, &mut priority) })?;
+        if !raw.is_null() {
+            // SAFETY: the caller's promise; writes one number.
+            self.check(unsafe { self.driver.cuStreamGetPriority(raw, &mut priority) })?;
+        }
         streams.all.push(Entry {
             raw: Raw(raw),
             priority,
@@ -177,6 +179,7 @@ impl Device {
                 got: format!("wrapped stream {:p}", entry.raw.0),
             });
         }
+        let _relaxed = self.relaxed();
         // SAFETY: a stream of the table.
         self.check(unsafe { self.driver.cuStreamSynchronize(entry.raw.0) })
     }
@@ -196,6 +199,7 @@ impl Device {
         if streams.is_capturing || streams.all.iter().any(|s| self.is_capturing(s.raw)) {
             return false;
         }
+        let _relaxed = self.relaxed();
         for entry in &streams.all {
             // SAFETY: a stream of the table.
             let answer = unsafe { self.driver.cuStreamSynchronize(entry.raw.0) };

@@ -43,6 +43,7 @@ impl Device {
     /// Zeroes fresh device memory and waits for it.
     pub(super) fn clear(&self, start: *mut u8, bytes: usize) -> Result<(), Error> {
         let address = start as usize as sys::CUdeviceptr;
+        let _relaxed = self.relaxed();
         // SAFETY: device memory of that length, which nobody else knows yet.
         self.check(unsafe {
             self.driver
@@ -106,6 +107,7 @@ impl Device {
         is_upload: bool,
     ) -> Result<(), Error> {
         let (address, stream) = (window.as_ptr() as usize as sys::CUdeviceptr, self.service.0);
+        let _relaxed = self.relaxed();
         self.check(match is_upload {
             // SAFETY: a checked window on device memory, and the caller's promise.
             true => unsafe {
