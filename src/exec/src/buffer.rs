@@ -140,8 +140,9 @@ impl Buffer {
         })?
     }
 
-    /// Gives `f` all bytes of the buffer in place. Allocates nothing. Streams are not waited for, and
-    /// none runs meanwhile: calls from `f` into the context answer [`Error::Busy`].
+    /// Gives `f` all bytes of the buffer in place. Allocates nothing. Streams are not waited for, and no
+    /// kernel of the host runs meanwhile: calls from `f` into the context answer [`Error::Busy`]. A GPU may
+    /// be copying: synchronise first what touches these bytes.
     ///
     /// # Errors
     /// [`Error::WrongSpace`] in device space; [`Error::Busy`] from inside a kernel or another host access.

@@ -26,11 +26,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// backend they run on the thread that calls [`synchronize`](Context::synchronize),
 /// [`sync_event`](Context::sync_event), [`query`](Context::query), [`upload`](Context::upload) or
 /// [`download`](Context::download), or that submits to a full queue. Work that nobody asks for before
-/// the context goes is discarded.
+/// the context goes is discarded. On CUDA the device starts at once, and dropping the context waits.
 ///
-/// **Failures of work.** A kernel that panics ends its own launch. The failure is told once, by the
-/// first of those calls that covers the stream, or a stream that waited for it by an event. Everything
-/// else goes on, the stream included.
+/// **Failures of work.** A kernel that panics ends its own launch (on CUDA the device's operations behind
+/// it still run). The failure is told once, by the first of those calls that covers the stream, or a stream
+/// that waited for it by an event. Everything else goes on, the stream included. A failure that spoils the
+/// driver's context of a GPU is told by every later call, with its cause.
 ///
 /// **While recording** (inside a callback of [`Graph::capture`] or [`Context::enqueue`]) the context
 /// refuses commands with [`Error::Recording`] and nothing happens. Creating events, graphs and plans,
@@ -217,7 +218,7 @@ impl Context {
         self.inner.kind
     }
 
-    /// Instruction set that the kernels of this context use, such as `x86_64+avx512f`. Part of a
+    /// Instruction set that the kernels of this context use, such as `x86_64+avx512f` or `sm_90`. Part of a
     /// model's identity.
     pub fn isa(&self) -> &str {
         on_backend!(self, b => b.isa())

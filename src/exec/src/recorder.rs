@@ -94,7 +94,8 @@ impl<'a> Recorder<'a> {
         self.sink.is_empty()
     }
 
-    /// Records a kernel that runs on host threads (CPU backend).
+    /// Records a kernel that runs on the host: on the pool of a CPU context; on CUDA on a thread of the
+    /// driver, alone, between the operations of the device before and behind it.
     ///
     /// `touches` names every window that the kernel reads or writes; their buffers live as long as
     /// the recording. `name` appears in errors.
