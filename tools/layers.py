@@ -33,7 +33,7 @@ ONLY_IN = {
 }
 
 # Crates that hold no unsafe code, and say so to the compiler.
-FORBID_UNSAFE = ['runtime', 'capsule', 'models', 'session', 'nodes']
+FORBID_UNSAFE = ['capsule', 'models', 'session', 'nodes']
 
 
 def normal_dependencies(manifest):

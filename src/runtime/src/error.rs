@@ -1,5 +1,6 @@
 //! The crate's error type.
 
+use crate::foreign::ForeignFault;
 use crate::ShapeKey;
 
 /// Everything that can go wrong in this crate. Each variant names what it is about and, where there are numbers,
@@ -201,6 +202,16 @@ pub enum Error {
         /// Record of the set that differs.
         got: String,
     },
+    /// A native model is refused or failed.
+    #[error("native model {model}: {reason}")]
+    Foreign {
+        /// Its name, or its library.
+        model: String,
+        /// What kind of failure.
+        fault: ForeignFault,
+        /// What was expected and what came; the producer's own text where it gave one.
+        reason: String,
+    },
     /// The producer's own failure.
     #[error("{model}: {message}")]
     Model {
@@ -279,7 +290,7 @@ impl Error {
 
     /// True when the call is not supported by this model.
     pub fn is_unsupported(&self) -> bool {
-        matches!(self, Error::Unsupported { .. })
+        self.code() == -3 && !self.is_wrong_state()
     }
 
     /// Return code of the model runtime's verbs: -1 invalid argument, -2 not found, -3 unsupported,
@@ -291,6 +302,11 @@ impl Error {
             Error::PortBytes { .. } | Error::PortFormat { .. } => -4,
             Error::OutputTooSmall { .. } => -5,
             Error::Exec { .. } | Error::Poisoned { .. } | Error::Model { .. } => -6,
+            Error::Foreign { fault, .. } => match fault {
+                ForeignFault::Unsupported => -3,
+                ForeignFault::Status(code @ -6..=-1) => *code,
+                _ => -6,
+            },
             _ => -1,
         }
     }

@@ -12,6 +12,9 @@
 //!   [`LiveSet::run`], [`LiveSet::swap_in`] and [`LiveSet::swap_out`] allocate nothing, and
 //!   [`LiveSet::hot_contract`] gives what a test compares (addresses and variant counts).
 //!
+//! * **Models out of native libraries.** [`foreign`] opens a producer through the published binary interface ([`abi`]) and makes
+//!   it the same kind of live set.
+//!
 //! It never learns of sessions, epochs, capsules' names, topics or ROS.
 //!
 //! Thread rule: one thread drives a live set (and the context that it stands on). `LiveSet` is `Send`.
@@ -24,6 +27,8 @@ mod builder;
 mod declaration;
 mod error;
 mod fingerprint;
+#[allow(unsafe_code)]
+pub mod foreign;
 mod host_state;
 mod live_set;
 mod live_set_builder;
@@ -50,6 +55,7 @@ pub use fingerprint::fnv1a64;
 pub use flashrt_exec::{
     Buffer, Context, Event, Graph, Recorder, ShapeKey, Slice, Space, StreamId, KEY_INHERIT,
 };
+pub use foreign::{ForeignFault, ForeignLibrary, ForeignModel, ForeignProducer};
 pub use host_state::{
     HostFields, HostState, HOST_STATE_BYTES, HOST_STATE_LAYOUT, HOST_STATE_NAME, MAX_CONTEXT_STAMPS,
 };

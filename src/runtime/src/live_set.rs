@@ -359,7 +359,12 @@ impl LiveSet {
                 .host_write(target.offset(), bytes)
                 .map_err(|e| Error::exec("swap_in", e));
         }
-        let staging = self.staging(bytes.len())?;
+        let Some(staging) = self.staging(bytes.len())? else {
+            return self
+                .ctx
+                .upload(&target, bytes)
+                .map_err(|e| Error::exec("swap_in", e));
+        };
         staging
             .buffer()
             .host_write(0, bytes)
@@ -381,7 +386,12 @@ impl LiveSet {
                 .host_read(source.offset(), out)
                 .map_err(|e| Error::exec("swap_out", e));
         }
-        let staging = self.staging(out.len())?;
+        let Some(staging) = self.staging(out.len())? else {
+            return self
+                .ctx
+                .download(&source, out)
+                .map_err(|e| Error::exec("swap_out", e));
+        };
         self.ctx
             .copy(&staging, &source, StreamId(0))
             .and_then(|()| self.ctx.synchronize(StreamId(0)))
@@ -672,13 +682,11 @@ impl LiveSet {
             .map_err(|e| Error::exec(verb, e))
     }
 
-    fn staging(&self, bytes: usize) -> Result<Slice, Error> {
-        let staging = self.swap_staging.as_ref().ok_or(Error::NotFound {
-            kind: "buffer",
-            name: String::new(),
-        })?;
-        staging
-            .slice(0, bytes)
+    /// Host memory to copy through; `None` when the context takes the caller's bytes without an allocation.
+    fn staging(&self, bytes: usize) -> Result<Option<Slice>, Error> {
+        let slice = self.swap_staging.as_ref().map(|s| s.slice(0, bytes));
+        slice
+            .transpose()
             .map_err(|e| Error::exec("swap staging", e))
     }
 

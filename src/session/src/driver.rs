@@ -253,9 +253,7 @@ impl Driver {
         self.record.session.clone_from(&self.names[self.active]);
         self.record.prompt.clone_from(&self.prompts[self.active]);
         self.record.epoch = self.epochs[self.active];
-        self.record.key = args
-            .key
-            .unwrap_or(u64::from(self.shared.config.model.default_flow_steps));
+        self.record.key = args.key.unwrap_or(self.shared.config.model.default_key());
         self.record.ports.clear();
         self.record.plan = "";
         self.record.actions_hash = 0;
@@ -876,6 +874,15 @@ impl Driver {
         outcome: &mut Outcome,
         ros_ns: i64,
     ) -> Result<(), SessionError> {
+        if self.shared.config.model.native.is_some() {
+            return Err(SessionError::new(
+                ResultCode::Unsupported,
+                format!(
+                    "no fork into {session:?}: a native model has one live set, {}",
+                    self.names[self.active]
+                ),
+            ));
+        }
         let Some(target) = self.names.iter().position(|n| **n == *session) else {
             return Err(SessionError::new(
                 ResultCode::NoSession,

@@ -1,4 +1,4 @@
-//! The real device side: a built-in model, its live sets and their capsules.
+//! The real device side: a model, its live sets and their capsules. The model is built in, or comes out of a native library.
 
 use flashrt_capsule as capsule;
 use flashrt_exec::{BackendKind, Context, CpuOptions, StreamOrder};
@@ -6,12 +6,14 @@ use flashrt_models as models;
 use flashrt_models::pi05::Pi05Options;
 use flashrt_runtime as runtime;
 use flashrt_runtime::{
-    Direction, HostFields, ImageView, InputData, Model, PlanId, PortId, StageId,
+    Direction, ForeignFault, ForeignLibrary, ForeignProducer, HostFields, ImageView, InputData,
+    LiveSet, Modality, Model, PlanId, PortDType, PortDecl, PortId, StageId, StateClass, Update,
+    HOST_STATE_NAME,
 };
 
 use crate::code::{ResultCode, SessionError};
 use crate::command::{CapsuleReport, RollbackTarget, Tier};
-use crate::config::Config;
+use crate::config::{Config, NativeConfig};
 use crate::core::{CapsuleList, Core, CoreInfo, Plan, Restored, SnapshotSpec};
 use crate::status::{Description, PortDescription};
 
@@ -24,9 +26,27 @@ const WARM_START: &str = "warm-start";
 
 struct Ports {
     images: PortId,
-    state: PortId,
+    state: Port,
     prompt: Option<PortId>,
-    actions: PortId,
+    actions: Port,
+}
+
+/// A port of raw f32 values.
+#[derive(Clone, Copy)]
+struct Port {
+    id: PortId,
+    /// Its bytes are exchanged with its window, without a verb.
+    is_swap: bool,
+}
+
+/// What is said about a deployment beside its declaration.
+struct Facts {
+    backend: String,
+    isa: String,
+    library: String,
+    exec_library: String,
+    /// A native model: regions that it declares.
+    native_regions: Option<usize>,
 }
 
 /// A [`Core`] over [`flashrt_runtime::Model`].
@@ -34,8 +54,12 @@ pub struct LiveCore {
     info: CoreInfo,
     ports: Ports,
     full: PlanId,
-    context_action: PlanId,
-    action: StageId,
+    context_action: Option<PlanId>,
+    action: Option<StageId>,
+    /// Why there can be no capsules; `None`: there can.
+    no_capsules: Option<String>,
+    /// One state as bytes, for a SWAP port.
+    state_bytes: Vec<u8>,
     // Capsules hold memory of the context, sets hold graphs over the weights: stores go first.
     store: capsule::Store,
     warm: capsule::Store,
@@ -50,157 +74,366 @@ pub fn open(config: &Config) -> Result<Box<dyn Core>, SessionError> {
     LiveCore::open(config).map(|core| Box::new(core) as Box<dyn Core>)
 }
 
+fn unsupported(text: impl Into<String>) -> SessionError {
+    SessionError::new(ResultCode::Unsupported, text)
+}
+
+fn open_builtin(config: &Config) -> Result<(Model, Facts), SessionError> {
+    let ctx = match config.backend {
+        BackendKind::Cpu => {
+            if config.device != 0 {
+                return Err(SessionError::new(
+                    ResultCode::BadArgument,
+                    format!(
+                        "device: the cpu backend has one device, 0, got {}",
+                        config.device
+                    ),
+                ));
+            }
+            Context::cpu(CpuOptions {
+                threads: config.threads,
+                order: StreamOrder::Submission,
+            })
+        }
+        BackendKind::Cuda => Context::cuda(config.device),
+        BackendKind::Foreign => return Err(SessionError::new(
+            ResultCode::BadArgument,
+            "backend: expected cpu or cuda, got foreign, which only a native model brings along",
+        )),
+    }
+    .map_err(exec_error)?;
+    let options = Pi05Options {
+        flow_steps: config.model.flow_steps.clone(),
+        default_flow_steps: config.model.default_flow_steps,
+        seed: config.model.seed,
+        ..Pi05Options::default()
+    };
+    let dir = &config.model.weights;
+    let producer = models::builtin::open(&config.model.builtin, &ctx, dir, options)
+        .map_err(|e| model_error(&e))?;
+    let model = Model::open(producer, &config.sessions).map_err(runtime_error)?;
+    let facts = Facts {
+        backend: config.backend.to_string(),
+        isa: ctx.isa().to_string(),
+        library: String::new(),
+        exec_library: String::new(),
+        native_regions: None,
+    };
+    Ok((model, facts))
+}
+
+fn open_native(config: &Config, native: &NativeConfig) -> Result<(Model, Facts), SessionError> {
+    let foreign = ForeignLibrary::open(&native.library, &native.config).map_err(runtime_error)?;
+    let shown =
+        |path: Option<&std::path::Path>| path.map_or("none".into(), |p| p.display().to_string());
+    let facts = Facts {
+        backend: "native".to_string(),
+        isa: String::new(),
+        library: shown(foreign.library()),
+        exec_library: shown(foreign.exec_library()),
+        native_regions: Some(foreign.declaration().regions.len()),
+    };
+    if foreign.is_export_only() {
+        return Err(unsupported(format!(
+            "{} is an export without ports and without a plan: it can be described, not run",
+            facts.library
+        )));
+    }
+    let producer = ForeignProducer::new(foreign);
+    let model = Model::open(Box::new(producer), &config.sessions).map_err(runtime_error)?;
+    Ok((model, facts))
+}
+
+/// The ports of a built-in model have names, those of a native one are found by modality.
+fn find_ports(first: &LiveSet, is_native: bool) -> Result<Ports, SessionError> {
+    let all = first.ports();
+    let of = |modality: Modality, direction: Direction| {
+        let at = all
+            .iter()
+            .position(|p| p.modality == modality && p.direction == direction);
+        at.map(PortId)
+    };
+    let find = |name: &str, modality: Modality, direction: Direction| {
+        match is_native {
+        false => first
+            .port(name)
+            .ok_or_else(|| unsupported(format!("the model has no port named {name}"))),
+        true => of(modality, direction).ok_or_else(|| {
+            unsupported(format!(
+                "the native model has no {direction} port of modality {modality}, the node needs one"
+            ))
+        }),
+    }
+    };
+    let images = find("images", Modality::Image, Direction::In)?;
+    let state = find("state", Modality::State, Direction::In)?;
+    let actions = find("actions", Modality::Action, Direction::Out)?;
+    let prompt = match is_native {
+        false => first.port("prompt"),
+        true => of(Modality::Text, Direction::In),
+    };
+    if is_native {
+        check_native_ports(first, [images, state, actions], prompt)?;
+    }
+    let port = |id: PortId| Port {
+        id,
+        is_swap: all[id.0].update == Update::Swap,
+    };
+    Ok(Ports {
+        images,
+        state: port(state),
+        prompt,
+        actions: port(actions),
+    })
+}
+
+/// What the node cannot feed or read is refused now, not in a tick.
+fn check_native_ports(
+    set: &LiveSet,
+    [images, state, actions]: [PortId; 3],
+    prompt: Option<PortId>,
+) -> Result<(), SessionError> {
+    let all = set.ports();
+    let refuse = |p: &PortDecl, text: String| unsupported(format!("port '{}' {text}", p.name));
+    for id in [Some(images), prompt].into_iter().flatten() {
+        if all[id.0].update == Update::Swap {
+            let text = "is SWAP, but the node needs the model's own transform (STAGED)";
+            return Err(refuse(&all[id.0], text.into()));
+        }
+    }
+    for (id, rank) in [(state, 1), (actions, 2)] {
+        let p = &all[id.0];
+        if p.dtype != PortDType::F32 {
+            return Err(refuse(
+                p,
+                format!("has {} values, the node has F32", p.dtype),
+            ));
+        }
+        if p.shape.len() != rank || p.shape.iter().any(|d| *d < 1) {
+            let text = format!("has shape {:?}, expected {rank} fixed dimensions", p.shape);
+            return Err(refuse(p, text));
+        }
+        let window = set.window(id).map_or(0, |w| w.bytes() as u64);
+        if p.update == Update::Swap && p.payload_bytes() != Some(window) {
+            let text = format!(
+                "has shape {:?} in a window of {window} bytes, expected {} bytes",
+                p.shape,
+                p.payload_bytes().unwrap_or(0)
+            );
+            return Err(refuse(p, text));
+        }
+    }
+    let p = &all[images.0];
+    if !matches!(p.shape.first(), Some(1..)) {
+        return Err(refuse(
+            p,
+            format!(
+                "has shape {:?}, expected the number of views first",
+                p.shape
+            ),
+        ));
+    }
+    let fed = [Some(images), Some(state), prompt];
+    for (i, p) in all.iter().enumerate() {
+        let is_fed = fed.contains(&Some(PortId(i)));
+        if p.direction == Direction::In && p.is_required() && !is_fed {
+            return Err(refuse(
+                p,
+                format!(
+                    "({} {}) is required, but no topic of the node feeds it",
+                    p.modality, p.update
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Plans and stages that ticks use.
+struct Plans {
+    full: PlanId,
+    context_action: Option<PlanId>,
+    action: Option<StageId>,
+}
+
+fn find_plans(set: &LiveSet, config: &Config) -> Result<Plans, SessionError> {
+    let stages: Vec<_> = set.stages().collect();
+    let name = |id: &StageId| stages[id.0].name.as_str();
+    if config.model.native.is_none() {
+        let plan = |name: &str| {
+            set.plan(name)
+                .ok_or_else(|| unsupported(format!("the model has no plan named {name}")))
+        };
+        let (full, context_action) = (plan("full")?, plan("context_action")?);
+        let own = &set.plans()[context_action.0].stages;
+        let action = own.iter().copied().find(|s| name(s) == "action");
+        let action = action
+            .ok_or_else(|| unsupported("plan context_action has no stage of graph action"))?;
+        return Ok(Plans {
+            full,
+            context_action: Some(context_action),
+            action: Some(action),
+        });
+    }
+    let full = set
+        .default_plan()
+        .ok_or_else(|| unsupported("the native model has no plan to run"))?;
+    let own = &set.plans()[full.0].stages;
+    // The published names of the two halves.
+    let action = match own.as_slice() {
+        [context, action]
+            if name(context) == "context"
+                && ["action", "decode_only"].contains(&name(action))
+                && stages[action.0].after == [*context] =>
+        {
+            Some(*action)
+        }
+        _ => None,
+    };
+    let every = config.tick.context_every;
+    if action.is_none() && every > 1 {
+        let names: Vec<&str> = own.iter().map(name).collect();
+        return Err(unsupported(format!(
+            "tick.context_every is {every}, which needs a plan of a stage context and a stage action after it; the native \
+             model has {}",
+            names.join(", ")
+        )));
+    }
+    Ok(Plans {
+        full,
+        context_action: action.map(|_| full),
+        action,
+    })
+}
+
+/// Why a native model has no capsules; `None`: it has.
+fn capsule_gap(set: &LiveSet, facts: &Facts) -> Option<String> {
+    let declared = facts.native_regions?;
+    let saved = set
+        .regions()
+        .iter()
+        .filter(|r| r.class == StateClass::Continuation && r.name != HOST_STATE_NAME);
+    if saved.count() > 0 {
+        return None;
+    }
+    Some(match declared {
+        0 => "the native model declares no regions, so that its state cannot be saved".to_string(),
+        n if set.regions().len() > 1 => format!(
+            "none of the {n} regions of the native model may be both saved and restored"
+        ),
+        n => format!(
+            "the {n} regions of the native model are out of reach: its execution library has not all that is needed ({})",
+            facts.exec_library
+        ),
+    })
+}
+
+/// Freezes a set in host memory; in device memory when its execution library cannot reach host memory.
+fn freeze(store: &mut capsule::Store, set: &LiveSet, name: &str) -> Result<(), SessionError> {
+    let request =
+        |tier| capsule::SnapshotRequest::new(Some(name), tier, capsule::Boundary::default());
+    store
+        .snapshot(set, &request(capsule::Tier::Host))
+        .or_else(|e| match set.context().backend() {
+            BackendKind::Foreign => store.snapshot(set, &request(capsule::Tier::Device)),
+            _ => Err(e),
+        })
+        .map(drop)
+        .map_err(capsule_error)
+}
+
+/// A store outside the user's budget: what must always work.
+fn own_store(capacity: usize) -> capsule::Store {
+    capsule::Store::new(capsule::StoreConfig {
+        device_budget_bytes: u64::MAX,
+        host_budget_bytes: u64::MAX,
+        capacity,
+    })
+}
+
 impl LiveCore {
     /// As [`open`], with its own type.
     ///
     /// # Errors
     /// As [`open`].
     pub fn open(config: &Config) -> Result<LiveCore, SessionError> {
-        let ctx = match config.backend {
-            BackendKind::Cpu => {
-                if config.device != 0 {
-                    return Err(SessionError::new(
-                        ResultCode::BadArgument,
-                        format!(
-                            "device: the cpu backend has one device, 0, got {}",
-                            config.device
-                        ),
-                    ));
-                }
-                Context::cpu(CpuOptions {
-                    threads: config.threads,
-                    order: StreamOrder::Submission,
-                })
-            }
-            BackendKind::Cuda => Context::cuda(config.device),
-            BackendKind::Foreign => {
-                return Err(SessionError::new(
-                    ResultCode::BadArgument,
-                    "backend: expected cpu or cuda, got foreign, which only a native model brings along",
-                ))
-            }
-        }
-        .map_err(exec_error)?;
-        let options = Pi05Options {
-            flow_steps: config.model.flow_steps.clone(),
-            default_flow_steps: config.model.default_flow_steps,
-            seed: config.model.seed,
-            ..Pi05Options::default()
+        let (model, facts) = match &config.model.native {
+            Some(native) => open_native(config, native)?,
+            None => open_builtin(config)?,
         };
-        let dir = &config.model.weights;
-        let producer = models::builtin::open(&config.model.builtin, &ctx, dir, options)
-            .map_err(|e| model_error(&e))?;
-        let model = Model::open(producer, &config.sessions).map_err(runtime_error)?;
-        LiveCore::with_model(config, model, &ctx)
+        LiveCore::with_model(config, model, facts)
     }
 
     fn with_model(
         config: &Config,
         mut model: Model,
-        ctx: &Context,
+        facts: Facts,
     ) -> Result<LiveCore, SessionError> {
         let first = &model.sets[0];
-        let find = |name: &str| {
-            first.port(name).ok_or_else(|| {
-                SessionError::new(
-                    ResultCode::Unsupported,
-                    format!("the model has no port named {name}"),
-                )
-            })
-        };
-        let ports = Ports {
-            images: find("images")?,
-            state: find("state")?,
-            prompt: first.port("prompt"),
-            actions: find("actions")?,
-        };
-        let plan = |name: &str| {
-            first.plan(name).ok_or_else(|| {
-                SessionError::new(
-                    ResultCode::Unsupported,
-                    format!("the model has no plan named {name}"),
-                )
-            })
-        };
-        let (full, context_action) = (plan("full")?, plan("context_action")?);
-        let stages: Vec<_> = first.stages().collect();
-        let action = first.plans()[context_action.0]
-            .stages
-            .iter()
-            .copied()
-            .find(|s| stages[s.0].name == "action")
-            .ok_or_else(|| {
-                SessionError::new(
-                    ResultCode::Unsupported,
-                    "plan context_action has no stage of graph action",
-                )
-            })?;
-        let info = describe(config, &model, &ports, ctx);
+        let ports = find_ports(first, config.model.native.is_some())?;
+        let plans = find_plans(first, config)?;
+        let no_capsules = capsule_gap(first, &facts);
+        let info = describe(config, &model, &ports, facts);
         let budget = config.capsules.clone();
+
+        // A warm-up advances generators and fills buffers: every set goes back to the state in which it was built.
+        let mut built = own_store(model.sets.len());
+        for set in &mut model.sets {
+            let name = format!("built-{}", set.name());
+            if no_capsules.is_none() {
+                freeze(&mut built, set, &name)?;
+            }
+            set.warm().map_err(runtime_error)?;
+            for steps in &config.model.flow_steps {
+                for plan in plans.context_action.into_iter().chain([plans.full]) {
+                    set.run(plan, u64::from(*steps)).map_err(runtime_error)?;
+                    set.sync().map_err(runtime_error)?;
+                }
+            }
+            if no_capsules.is_none() {
+                built.restore(&name, set, false).map_err(capsule_error)?;
+                capsule::clear_outputs(set).map_err(capsule_error)?;
+            }
+        }
+        drop(built);
         let mut core = LiveCore {
             store: capsule::Store::new(capsule::StoreConfig {
                 device_budget_bytes: budget.device_budget_mib << 20,
                 host_budget_bytes: budget.host_budget_mib << 20,
                 capacity: CAPSULES,
             }),
-            // Outside the user's budget: reset must always work.
-            warm: capsule::Store::new(capsule::StoreConfig {
-                device_budget_bytes: 0,
-                host_budget_bytes: u64::MAX,
-                capacity: 1,
-            }),
+            warm: own_store(1),
+            state_bytes: Vec::with_capacity(info.state_dim * 4),
             info,
             ports,
-            full,
-            context_action,
-            action,
-            model: {
-                // A warm-up advances generators and fills buffers: every set goes back to the state in which it was built.
-                let mut built = capsule::Store::new(capsule::StoreConfig {
-                    device_budget_bytes: 0,
-                    host_budget_bytes: u64::MAX,
-                    capacity: model.sets.len(),
-                });
-                for set in &mut model.sets {
-                    let name = format!("built-{}", set.name());
-                    let request = capsule::SnapshotRequest::new(
-                        Some(&name),
-                        capsule::Tier::Host,
-                        capsule::Boundary::default(),
-                    );
-                    built.snapshot(set, &request).map_err(capsule_error)?;
-                    set.warm().map_err(runtime_error)?;
-                    for steps in &config.model.flow_steps {
-                        for plan in [context_action, full] {
-                            set.run(plan, u64::from(*steps)).map_err(runtime_error)?;
-                            set.sync().map_err(runtime_error)?;
-                        }
-                    }
-                    built.restore(&name, set, false).map_err(capsule_error)?;
-                    capsule::clear_outputs(set).map_err(capsule_error)?;
-                }
-                model
-            },
+            full: plans.full,
+            context_action: plans.context_action,
+            action: plans.action,
+            no_capsules,
+            model,
         };
-        let (device, host) = core
-            .store
-            .capsule_bytes(&core.model.sets[0], capsule::Tier::Device);
-        core.info.description.capsule_bytes = device + host;
         if core.info.has_prompt && !config.prompt.text.is_empty() {
             for set in 0..core.model.sets.len() {
                 core.set_prompt(set, &config.prompt.text)?;
             }
         }
-        let request = capsule::SnapshotRequest::new(
-            Some(WARM_START),
-            capsule::Tier::Host,
-            capsule::Boundary::default(),
-        );
-        core.warm
-            .snapshot(&core.model.sets[0], &request)
-            .map_err(capsule_error)?;
-        core.reserve(config)?;
+        if core.no_capsules.is_none() {
+            let (device, host) = core
+                .store
+                .capsule_bytes(&core.model.sets[0], capsule::Tier::Device);
+            core.info.description.capsule_bytes = device + host;
+            freeze(&mut core.warm, &core.model.sets[0], WARM_START)?;
+            core.reserve(config)?;
+        }
         Ok(core)
+    }
+
+    /// The error of every command that needs a capsule, when there can be none.
+    fn needs_capsules(&self, command: &str) -> Result<(), SessionError> {
+        match &self.no_capsules {
+            None => Ok(()),
+            Some(reason) => Err(unsupported(format!("{command}: {reason}"))),
+        }
     }
 
     /// Reserves as many backings as fit, up to a few per live set.
@@ -250,23 +483,26 @@ impl LiveCore {
     }
 }
 
-fn describe(config: &Config, model: &Model, ports: &Ports, ctx: &Context) -> CoreInfo {
+fn describe(config: &Config, model: &Model, ports: &Ports, facts: Facts) -> CoreInfo {
     let set = &model.sets[0];
     let shape = |port: PortId| set.ports()[port.0].shape.clone();
     let dim = |shape: &[i64], at: usize| shape.get(at).copied().unwrap_or(0).max(0) as usize;
     let images = shape(ports.images);
-    let actions = shape(ports.actions);
-    let topics = |name: &str| match name {
-        "images" => config.images.iter().map(|v| v.topic.clone()).collect(),
-        "state" => vec![config.state.topic.clone()],
-        "prompt" => vec![config.prompt.topic.clone()],
-        "actions" => vec!["~/action_chunk".to_string(), config.command.topic.clone()],
+    let actions = shape(ports.actions.id);
+    let topics = |id: PortId| match id {
+        id if id == ports.images => config.images.iter().map(|v| v.topic.clone()).collect(),
+        id if id == ports.state.id => vec![config.state.topic.clone()],
+        id if Some(id) == ports.prompt => vec![config.prompt.topic.clone()],
+        id if id == ports.actions.id => {
+            vec!["~/action_chunk".to_string(), config.command.topic.clone()]
+        }
         _ => Vec::new(),
     };
     let port_list = set
         .ports()
         .iter()
-        .map(|p| PortDescription {
+        .enumerate()
+        .map(|(i, p)| PortDescription {
             name: p.name.clone(),
             modality: p.modality.to_string(),
             dtype: p.dtype.to_string(),
@@ -275,7 +511,7 @@ fn describe(config: &Config, model: &Model, ports: &Ports, ctx: &Context) -> Cor
             update: p.update.to_string(),
             is_required: p.required != 0,
             shape: p.shape.clone(),
-            topics: topics(&p.name),
+            topics: topics(PortId(i)),
         })
         .collect();
     let plans = set.plans();
@@ -289,16 +525,22 @@ fn describe(config: &Config, model: &Model, ports: &Ports, ctx: &Context) -> Cor
             } else {
                 format!(" after {}", after.join(","))
             };
+            let place = match s.executor.graph() {
+                Some(_) => format!("stream {}", s.stream.0),
+                None => s.executor.to_string(),
+            };
             format!(
-                "{index}: {}/{} stream {}{after}",
-                plans[s.plan.0].name, s.name, s.stream.0
+                "{index}: {}/{} {place}{after}",
+                plans[s.plan.0].name, s.name
             )
         })
         .collect();
     let description = Description {
         model: model.name().to_string(),
-        backend: config.backend.to_string(),
-        isa: ctx.isa().to_string(),
+        backend: facts.backend,
+        isa: facts.isa,
+        library: facts.library,
+        exec_library: facts.exec_library,
         fingerprint: format!("{:016x}", model.fingerprint()),
         identity: String::from_utf8_lossy(set.identity()).into_owned(),
         ports: port_list,
@@ -318,7 +560,7 @@ fn describe(config: &Config, model: &Model, ports: &Ports, ctx: &Context) -> Cor
     CoreInfo {
         description,
         views: dim(&images, 0),
-        state_dim: dim(&shape(ports.state), 0),
+        state_dim: dim(&shape(ports.state.id), 0),
         horizon: dim(&actions, 0),
         action_dim: dim(&actions, 1),
         image_bytes: dim(&images, 1) * dim(&images, 2) * 3,
@@ -340,8 +582,16 @@ impl Core for LiveCore {
     }
 
     fn set_state(&mut self, set: usize, state: &[f32]) -> Result<(), SessionError> {
-        self.model.sets[set]
-            .set_input(self.ports.state, InputData::F32(state))
+        let live = &mut self.model.sets[set];
+        if !self.ports.state.is_swap {
+            return live
+                .set_input(self.ports.state.id, InputData::F32(state))
+                .map_err(runtime_error);
+        }
+        self.state_bytes.clear();
+        self.state_bytes
+            .extend(state.iter().flat_map(|v| v.to_le_bytes()));
+        live.swap_in(self.ports.state.id, &self.state_bytes)
             .map_err(runtime_error)
     }
 
@@ -355,20 +605,37 @@ impl Core for LiveCore {
     }
 
     fn run(&mut self, set: usize, plan: Plan, key: u64) -> Result<(), SessionError> {
+        let missing = || {
+            unsupported(format!(
+                "plan {}: the native model's plan is not a stage context and a stage action after it",
+                plan.name()
+            ))
+        };
         let live = &mut self.model.sets[set];
-        match plan {
+        let result = match plan {
             Plan::Full => live.run(self.full, key),
-            Plan::ContextAction => live.run(self.context_action, key),
-            Plan::Action => live.run_stage(self.action, key),
+            Plan::ContextAction => live.run(self.context_action.ok_or_else(missing)?, key),
+            Plan::Action => live.run_stage(self.action.ok_or_else(missing)?, key),
         }
         .and_then(|()| live.sync())
-        .map_err(runtime_error)
+        .map_err(runtime_error);
+        match result {
+            // Whatever a producer answers: a run that broke off midway is a failed device.
+            Err(mut e) if live.is_poisoned() && e.code != ResultCode::Poisoned => {
+                e.code = ResultCode::Device;
+                Err(e)
+            }
+            other => other,
+        }
     }
 
     fn read_actions(&mut self, set: usize, out: &mut [u8]) -> Result<(), SessionError> {
-        let got = self.model.sets[set]
-            .get_output(self.ports.actions, out)
-            .map_err(runtime_error)?;
+        let live = &mut self.model.sets[set];
+        let port = self.ports.actions;
+        if port.is_swap {
+            return live.swap_out(port.id, out).map_err(runtime_error);
+        }
+        let got = live.get_output(port.id, out).map_err(runtime_error)?;
         if got != out.len() {
             return Err(SessionError::new(
                 ResultCode::Internal,
@@ -397,6 +664,7 @@ impl Core for LiveCore {
         set: usize,
         spec: &SnapshotSpec<'_>,
     ) -> Result<CapsuleReport, SessionError> {
+        self.needs_capsules("snapshot")?;
         let request = capsule::SnapshotRequest {
             name: spec.name,
             tier: store_tier(spec.tier),
@@ -422,6 +690,7 @@ impl Core for LiveCore {
         name: &str,
         allow_partial: bool,
     ) -> Result<Restored, SessionError> {
+        self.needs_capsules("restore")?;
         let live = &mut self.model.sets[set];
         let report = self
             .store
@@ -437,6 +706,7 @@ impl Core for LiveCore {
         target: &RollbackTarget,
         steady_ns: u64,
     ) -> Result<Restored, SessionError> {
+        self.needs_capsules("rollback")?;
         let target = match target {
             RollbackTarget::Steps(n) => capsule::Rollback::Steps(*n),
             RollbackTarget::Name(name) => capsule::Rollback::Name(name),
@@ -452,6 +722,7 @@ impl Core for LiveCore {
     }
 
     fn reset(&mut self, set: usize) -> Result<Restored, SessionError> {
+        self.needs_capsules("reset")?;
         let live = &mut self.model.sets[set];
         let report = self
             .warm
@@ -604,6 +875,15 @@ fn runtime_error(e: runtime::Error) -> SessionError {
         E::Unsupported { .. } => ResultCode::Unsupported,
         E::HostState { .. } => ResultCode::Format,
         E::Exec { .. } => ResultCode::Device,
+        E::Foreign { fault, .. } => match fault {
+            ForeignFault::Open => ResultCode::Io,
+            ForeignFault::Object => ResultCode::Format,
+            ForeignFault::Unsupported | ForeignFault::Status(-3) => ResultCode::Unsupported,
+            ForeignFault::Status(-1) => ResultCode::BadArgument,
+            ForeignFault::Status(-2) => ResultCode::NotFound,
+            ForeignFault::Status(-4 | -5) => ResultCode::Shape,
+            ForeignFault::Status(_) => ResultCode::Device,
+        },
         E::Model {
             source: Some(source),
             ..

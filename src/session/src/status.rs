@@ -116,10 +116,15 @@ pub struct PortDescription {
 pub struct Description {
     /// Model name.
     pub model: String,
-    /// `cpu` or `cuda`.
+    /// `cpu` or `cuda`; `native` when a library brings the model.
     pub backend: String,
-    /// Instruction set.
+    /// Instruction set; empty for a native model, which does not say.
     pub isa: String,
+    /// File of the native library; empty for a built-in model.
+    pub library: String,
+    /// File of the execution library that the native model's graphs are replayed through; `none` when it brings none, empty
+    /// for a built-in model.
+    pub exec_library: String,
     /// 16 hex digits.
     pub fingerprint: String,
     /// Canonical identity text.

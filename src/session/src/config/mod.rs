@@ -132,19 +132,41 @@ pub enum LimitReaction {
     Refuse,
 }
 
-/// What runs.
+/// What runs: a built-in architecture, or a native library.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// Built-in architecture.
+    /// Built-in architecture; empty with a native library.
     pub builtin: String,
-    /// Folder with `config.json`, `model.safetensors`, `stats.json`.
+    /// The native library, if that is what runs.
+    pub native: Option<NativeConfig>,
+    /// Folder with `config.json`, `model.safetensors`, `stats.json`; empty with a native library.
     pub weights: PathBuf,
-    /// Shape buckets prepared at configure.
+    /// Shape buckets prepared at configure; empty with a native library.
     pub flow_steps: Vec<u32>,
     /// Bucket that ticks use.
     pub default_flow_steps: u32,
     /// Seed of the noise generator.
     pub seed: u64,
+}
+
+impl ModelConfig {
+    /// Shape key of a tick that asks for none: the default bucket; with a native library `KEY_INHERIT`, which is each graph's
+    /// own default.
+    pub fn default_key(&self) -> u64 {
+        match self.native {
+            Some(_) => flashrt_runtime::KEY_INHERIT,
+            None => u64::from(self.default_flow_steps),
+        }
+    }
+}
+
+/// A model that a native library brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativeConfig {
+    /// The library.
+    pub library: PathBuf,
+    /// What it gets: one JSON object as text.
+    pub config: String,
 }
 
 /// One camera view.
@@ -329,7 +351,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Makes `model.weights` absolute: `$share/x` is below the package's share folder, any other relative path is below
+    /// Makes `model.weights` or `model.library` absolute: `$share/x` is below the package's share folder, any other relative path is below
     /// `base` (the folder of the deployment file).
     ///
     /// # Errors
@@ -349,7 +371,10 @@ impl Config {
                 (Err(_), _) => Ok(base.join(path)),
             }
         };
-        self.model.weights = resolve("model.weights", &self.model.weights)?;
+        match &mut self.model.native {
+            Some(native) => native.library = resolve("model.library", &native.library)?,
+            None => self.model.weights = resolve("model.weights", &self.model.weights)?,
+        }
         Ok(())
     }
 

@@ -13,6 +13,16 @@ use super::*;
 const MAX_TABLES: usize = 256;
 /// Most entries of a list of names or numbers: each live set and each shape bucket costs memory and time at configure.
 const MAX_ITEMS: usize = 32;
+/// Keys that say nothing to a native library.
+const BUILTIN_ONLY: &[&str] = &[
+    "model.weights",
+    "model.flow_steps",
+    "model.default_flow_steps",
+    "model.seed",
+    "backend",
+    "device",
+    "threads",
+];
 /// Smallest size of a joint's scale: below it a command would be out of all proportion.
 const MIN_SCALE: f64 = 1e-6;
 
@@ -46,8 +56,9 @@ pub(super) fn parse(text: &str) -> Result<Config, ConfigError> {
             ))
         }
     }
+    let native = native(&reader)?;
     reader.fill_presets()?;
-    build(&reader)
+    build(&reader, native)
 }
 
 struct Reader {
@@ -230,11 +241,70 @@ impl Reader {
     }
 }
 
-fn build(r: &Reader) -> Result<Config, ConfigError> {
-    let flow_steps: Vec<u32> = r
+/// The native library, if one is asked for. Looks at what the file itself gives, before presets.
+fn native(r: &Reader) -> Result<Option<NativeConfig>, ConfigError> {
+    let has = |path: &str| r.values.contains_key(path);
+    let key = |path: &str| KEYS.iter().find(|k| k.path == path);
+    match (has("model.builtin"), has("model.library")) {
+        (true, true) => Err(r.error(
+            "model.library",
+            "expected exactly one of model.builtin and model.library, got both",
+        )),
+        (false, false) => {
+            let message = key("model.builtin").map_or_else(String::new, |k| r.missing(k));
+            Err(r.error("model.builtin", message))
+        }
+        (true, false) => {
+            if has("model.config") {
+                return Err(r.error(
+                    "model.config",
+                    "it goes to a native library, but model.library is not given",
+                ));
+            }
+            if !has("model.weights") {
+                let message = key("model.weights").map_or_else(String::new, |k| r.missing(k));
+                return Err(r.error("model.weights", message));
+            }
+            Ok(None)
+        }
+        (false, true) => {
+            if let Some(other) = BUILTIN_ONLY.iter().find(|path| has(path)) {
+                return Err(r.error(
+                    other,
+                    "not with a native library, which decides this by itself: give it what it understands in model.config",
+                ));
+            }
+            let sessions = r.texts("sessions");
+            if sessions.len() > 1 {
+                return Err(r.error(
+                    "sessions",
+                    format!(
+                        "expected one name, because a native library has one live set, got {}",
+                        sessions.join(", ")
+                    ),
+                ));
+            }
+            let config = match r.values.get("model.config") {
+                None => "{}".to_string(),
+                Some(map) => serde_json::to_string(map).map_err(|e| {
+                    r.error("model.config", format!("cannot be written as JSON: {e}"))
+                })?,
+            };
+            Ok(Some(NativeConfig {
+                library: PathBuf::from(r.text("model.library")),
+                config,
+            }))
+        }
+    }
+}
+
+fn build(r: &Reader, native: Option<NativeConfig>) -> Result<Config, ConfigError> {
+    let buckets = r
         .values
         .get("model.flow_steps")
         .and_then(Yaml::as_sequence)
+        .filter(|_| native.is_none());
+    let flow_steps: Vec<u32> = buckets
         .into_iter()
         .flatten()
         .filter_map(|v| v.as_u64().map(|n| n as u32))
@@ -247,7 +317,7 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
         Some(n) => n as u32,
         None => flow_steps.first().copied().unwrap_or(1),
     };
-    if !flow_steps.contains(&default_flow_steps) {
+    if native.is_none() && !flow_steps.contains(&default_flow_steps) {
         return Err(r.error(
             "model.default_flow_steps",
             format!("expected one of model.flow_steps {flow_steps:?}, got {default_flow_steps}"),
@@ -352,6 +422,7 @@ fn build(r: &Reader) -> Result<Config, ConfigError> {
     Ok(Config {
         model: ModelConfig {
             builtin: r.text("model.builtin"),
+            native,
             weights: PathBuf::from(r.text("model.weights")),
             flow_steps,
             default_flow_steps,
@@ -604,6 +675,7 @@ fn check(kind: &Kind, value: &Yaml) -> Result<(), String> {
                     .all(|v| v.as_str().is_some_and(|t| words.contains(&t)))
                 && distinct(s)
         }),
+        Kind::Map => value.is_mapping() && is_plain(value),
         Kind::RangeOrOff => is_off(value) || pair(value).is_some(),
         Kind::JointRanges => {
             is_off(value)
@@ -624,6 +696,16 @@ fn check(kind: &Kind, value: &Yaml) -> Result<(), String> {
         Ok(())
     } else {
         got()
+    }
+}
+
+/// True for what JSON has too: text keys, finite numbers.
+fn is_plain(value: &Yaml) -> bool {
+    match value {
+        Yaml::Number(n) => !n.is_f64() || n.as_f64().is_some_and(f64::is_finite),
+        Yaml::Sequence(items) => items.iter().all(is_plain),
+        Yaml::Mapping(map) => map.iter().all(|(k, v)| k.is_string() && is_plain(v)),
+        _ => true,
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Kind {
     JointRanges,
     /// A number for every joint, or a map from every joint to a number, or `off`.
     JointSteps,
+    /// A map with text keys and any plain values, at any depth.
+    Map,
 }
 
 /// What holds when a key is not given.
@@ -83,15 +85,17 @@ pub const ENCODINGS: &[&str] = &["rgb8", "bgr8"];
 
 /// Every key of the deployment file.
 pub const KEYS: &[Key] = &[
-    key("model.builtin", OneOf(&["pi05"]), "", Required, "built-in architecture"),
-    key("model.weights", Name, "path", Required, "folder with config.json, model.safetensors and stats.json; relative to this file, or below $share"),
-    key("model.flow_steps", Ints(1, 1000), "steps", Value("[5, 10]"), "shape buckets: captured and warmed at configure"),
-    key("model.default_flow_steps", Int(1, 1000), "steps", Absent, "bucket that ticks use; left out: the first of flow_steps"),
-    key("model.seed", Int(0, i64::MAX), "", Value("0"), "seed of the noise generator"),
-    key("backend", OneOf(&["cpu", "cuda"]), "", Value("cpu"), "where the model runs"),
-    key("device", Int(0, 255), "", Value("0"), "ordinal of the device; the cpu backend has one, 0"),
-    key("threads", Int(0, 1024), "threads", Value("0"), "cpu threads; 0: every core; results never depend on it"),
-    key("sessions", Names, "", Value("[main]"), "live sets; the first is active after configure, the others are targets of fork"),
+    key("model.builtin", OneOf(&["pi05"]), "", Absent, "built-in architecture; exactly one of builtin and library is given"),
+    key("model.library", Name, "path", Absent, "native library (.so) that brings the model; it runs with the rights of the node; relative to this file, or below $share"),
+    key("model.config", Map, "", Absent, "with library: handed to it as one JSON object; left out: {}"),
+    key("model.weights", Name, "path", Absent, "with builtin: required; folder with config.json, model.safetensors and stats.json; relative to this file, or below $share"),
+    key("model.flow_steps", Ints(1, 1000), "steps", Value("[5, 10]"), "with builtin: shape buckets: captured and warmed at configure"),
+    key("model.default_flow_steps", Int(1, 1000), "steps", Absent, "with builtin: bucket that ticks use; left out: the first of flow_steps"),
+    key("model.seed", Int(0, i64::MAX), "", Value("0"), "with builtin: seed of the noise generator"),
+    key("backend", OneOf(&["cpu", "cuda"]), "", Value("cpu"), "with builtin: where the model runs"),
+    key("device", Int(0, 255), "", Value("0"), "with builtin: ordinal of the device; the cpu backend has one, 0"),
+    key("threads", Int(0, 1024), "threads", Value("0"), "with builtin: cpu threads; 0: every core; results never depend on it"),
+    key("sessions", Names, "", Value("[main]"), "live sets; the first is active after configure, the others are targets of fork; a native library has one"),
     key("ports.images[].view", Name, "", Required, "view name; the order of the list is the model's order of views"),
     key("ports.images[].topic", Name, "", Required, "sensor_msgs/Image"),
     key("ports.images[].encodings", Words(ENCODINGS), "", Value("[rgb8, bgr8]"), "encodings that are accepted"),
@@ -146,6 +150,8 @@ impl Kind {
             Words(words) => format!("list of different {}", words.join(", ")),
             RangeOrOff => "[lo, hi] with lo < hi, or off".into(),
             JointRanges => "map joint: [lo, hi] for every joint, or off".into(),
+            Map => "map with text keys and finite numbers, texts, true, false, null, lists or maps"
+                .into(),
             JointSteps => "number > 0, or map joint: number for every joint, or off".into(),
         }
     }
