@@ -269,6 +269,11 @@ fn wrapped_memory_is_checked_and_left_alone() {
     ctx.copy(&wrapped.all(), &pageable.all(), S0).unwrap();
     assert_eq!(read(&ctx, &wrapped.slice(0, 4).unwrap()), [1, 2, 3, 6]);
 
+    // What runs on the device cannot reach it.
+    let error = ctx.fill(&pageable.all(), 1, S0).unwrap_err();
+    assert_eq!(error.code(), -1, "{error}");
+    ctx.synchronize(S0).unwrap();
+
     // A graph cannot rely on memory that may be paged out: refused before it breaks the capture.
     let graph = ctx.graph("graph", 0).unwrap();
     let mut refused = None;

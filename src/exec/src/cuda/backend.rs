@@ -149,6 +149,7 @@ impl CudaBackend {
     pub(crate) fn fill(&self, dst: &Slice, value: u8, id: StreamId) -> Result<(), Error> {
         let streams = self.device.enter("fill")?;
         let stream = streams.get(id)?.1.raw;
+        self.device.check_reach(dst)?;
         self.device.check(self.device.fill(dst, value, stream))
     }
 

@@ -26,18 +26,26 @@ impl Device {
             && number(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) == Some(self.ordinal as u32)
     }
 
-    /// True for host memory that the driver knows, so that the device reaches it inside a graph.
-    pub(super) fn is_pinned(&self, address: *mut u8) -> bool {
+    /// Refuses windows on host memory that only the host reaches. Copies of live streams take them; memory
+    /// operations and graphs do not, and the driver's refusal would break a capture.
+    pub(super) fn check_reach(&self, window: &Slice) -> Result<(), Error> {
+        if window.buffer().space() == Space::Device || window.bytes() == 0 {
+            return Ok(());
+        }
         let mut value = 0u32;
         // SAFETY: the attribute is a 32-bit number; an unknown address is an answer, not a fault.
         let answer = unsafe {
             self.driver.cuPointerGetAttribute(
                 (&raw mut value).cast(),
                 sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                address as usize as sys::CUdeviceptr,
+                window.as_ptr() as usize as sys::CUdeviceptr,
             )
         };
-        answer.is_ok()
+        answer.map_err(|_| Error::Invalid {
+            what: "host memory",
+            expected: "pinned memory, which the device reaches".into(),
+            got: format!("pageable memory behind \"{}\"", window.buffer().name()),
+        })
     }
 
     /// Zeroes fresh device memory and waits for it.
