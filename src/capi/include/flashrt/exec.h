@@ -113,7 +113,8 @@ void *frt_stream_handle(frt_ctx ctx, int stream_id);
 // frt_stream_handle gave (then it is submitted, and called once).
 //
 // It is called between the operations before and after it, on some thread of the library or of the caller. It must not
-// use its context: such calls are refused. A failed one (an unwind out of it) is told by the next synchronise.
+// use its context: such calls are refused. A Rust panic out of it is told by the next synchronise; a C++ exception must
+// not leave it.
 int frt_stream_host_func(void *stream, void (*function)(void *user), void *user);
 
 // A new event, recorded nowhere yet. It belongs to the context. Null on failure.
@@ -125,7 +126,8 @@ void frt_event_destroy(frt_event ev);
 // Marks all work that the stream was given so far.
 int frt_event_record(frt_event ev, int stream_id);
 
-// Makes later work of the stream run after the event's mark. An event that was never recorded holds nothing up.
+// Makes later work of the stream run after the mark of an event of the same context. One that was never recorded holds
+// nothing up.
 int frt_stream_wait(frt_ctx ctx, int stream_id, frt_event ev);
 
 // Additive: not in the published header.
@@ -194,7 +196,8 @@ frt_graph frt_graph_create(frt_ctx ctx, const char *name, size_t max_variants);
 void frt_graph_destroy(frt_graph g);
 
 // Calls `record(user, stream)` once and stores what it recorded on `stream` under `key`, as the most recent variant.
-// Nothing of it runs now. Recording nothing is legal. FRT_ERR_CAPTURE on failure; then the table is as it was.
+// Nothing of it runs now. Recording nothing is legal. FRT_ERR_CAPTURE on failure, a Rust panic out of the callback
+// included; then the table is as it was. A C++ exception must not leave the callback.
 //
 // CUDA: `stream` is the CUstream being captured. CPU: frt_stream_host_func takes it. While it records, frt_buffer_copy and
 // frt_buffer_fill on stream 0 are recorded, and every other command to the context is refused.
@@ -209,7 +212,8 @@ int frt_graph_adopt(frt_graph g, frt_shape_key key, void *exec);
 // The executable under `key`, for frt_graph_adopt. Does not count as a use. Null on failure.
 void *frt_graph_executable(frt_graph g, frt_shape_key key);
 
-// Notes which buffer a port is; the last note wins. Captured work keeps the memory that it was captured with.
+// Notes which buffer of the same context a port is; the last note wins. Captured work keeps the memory that it was
+// captured with.
 int frt_graph_bind(frt_graph g, const char *port, frt_buffer buf);
 
 // Submits the variant under `key` to a stream. FRT_ERR_NO_VARIANT comes before FRT_ERR_INVALID for the stream. Takes no

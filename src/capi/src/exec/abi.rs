@@ -124,7 +124,8 @@ pub unsafe extern "C" fn frt_stream_handle(ctx: frt_ctx, stream_id: c_int) -> *m
 /// frt_stream_handle gave (then it is submitted, and called once).
 ///
 /// It is called between the operations before and after it, on some thread of the library or of the caller. It must not
-/// use its context: such calls are refused. A failed one (an unwind out of it) is told by the next synchronise.
+/// use its context: such calls are refused. A Rust panic out of it is told by the next synchronise; a C++ exception must
+/// not leave it.
 #[no_mangle]
 pub unsafe extern "C" fn frt_stream_host_func(
     stream: *mut c_void,
@@ -158,7 +159,8 @@ pub unsafe extern "C" fn frt_event_record(ev: frt_event, stream_id: c_int) -> c_
     status(|| unsafe { event::record(ev, stream_id) })
 }
 
-/// Makes later work of the stream run after the event's mark. An event that was never recorded holds nothing up.
+/// Makes later work of the stream run after the mark of an event of the same context. One that was never recorded holds
+/// nothing up.
 #[no_mangle]
 pub unsafe extern "C" fn frt_stream_wait(ctx: frt_ctx, stream_id: c_int, ev: frt_event) -> c_int {
     // SAFETY: see the module.
@@ -339,7 +341,8 @@ pub unsafe extern "C" fn frt_graph_destroy(g: frt_graph) {
 }
 
 /// Calls `record(user, stream)` once and stores what it recorded on `stream` under `key`, as the most recent variant.
-/// Nothing of it runs now. Recording nothing is legal. FRT_ERR_CAPTURE on failure; then the table is as it was.
+/// Nothing of it runs now. Recording nothing is legal. FRT_ERR_CAPTURE on failure, a Rust panic out of the callback
+/// included; then the table is as it was. A C++ exception must not leave the callback.
 ///
 /// CUDA: `stream` is the CUstream being captured. CPU: frt_stream_host_func takes it. While it records, frt_buffer_copy and
 /// frt_buffer_fill on stream 0 are recorded, and every other command to the context is refused.
@@ -374,7 +377,8 @@ pub unsafe extern "C" fn frt_graph_executable(g: frt_graph, key: frt_shape_key) 
     pointer(|| unsafe { graph::executable(g, key) })
 }
 
-/// Notes which buffer a port is; the last note wins. Captured work keeps the memory that it was captured with.
+/// Notes which buffer of the same context a port is; the last note wins. Captured work keeps the memory that it was
+/// captured with.
 #[no_mangle]
 pub unsafe extern "C" fn frt_graph_bind(
     g: frt_graph,
