@@ -8,10 +8,28 @@
 mod gpu;
 mod suite;
 
-use flashrt_exec::{Context, CpuOptions, StreamOrder};
+use flashrt_exec::{Context, CpuOptions, Error, Graph, StreamOrder};
+use suite::Step;
 
 /// Makes a fresh context for one run of one test.
 pub type Factory<'a> = &'a dyn Fn() -> Context;
+
+/// A graph without variants.
+pub fn new_graph(ctx: &Context, name: &str, max_variants: usize) -> Graph {
+    ctx.graph(name, max_variants).expect("a graph")
+}
+
+/// Captures `steps` under `key`.
+pub fn record(graph: &Graph, key: u64, steps: &[Step]) {
+    graph
+        .capture::<Error>(key, |r| {
+            steps.iter().try_for_each(|step| match step {
+                Step::Copy(dst, src) => r.copy(dst, src),
+                Step::Fill(dst, value) => r.fill(dst, *value),
+            })
+        })
+        .expect("a capture");
+}
 
 fn cpu(order: StreamOrder) -> Context {
     Context::cpu(CpuOptions { threads: 1, order }).expect("a CPU context")

@@ -28,12 +28,28 @@ struct State {
 }
 
 struct Object {
-    /// What the handle points at: who and which.
-    tag: Box<(*const Fake, usize)>,
+    /// The handle: points at whose it is and which.
+    tag: *mut (*const Fake, usize),
     body: Option<Body>,
 }
 
-// SAFETY: the tag's pointer is only read, and the library outlives its objects.
+impl Object {
+    fn new(fake: *const Fake, id: usize, body: Body) -> Object {
+        Object {
+            tag: Box::into_raw(Box::new((fake, id))),
+            body: Some(body),
+        }
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`; objects live as long as the library.
+        drop(unsafe { Box::from_raw(self.tag) });
+    }
+}
+
+// SAFETY: the tag is only read, and the library outlives its objects.
 unsafe impl Send for Object {}
 
 enum Body {
@@ -139,10 +155,9 @@ impl Fake {
 
     fn add(&self, body: Body) -> *mut c_void {
         let mut state = self.state.lock().unwrap();
-        let tag = Box::new((std::ptr::from_ref(self), state.objects.len()));
-        let handle = std::ptr::from_ref(&*tag).cast_mut().cast();
-        let body = Some(body);
-        state.objects.push(Object { tag, body });
+        let object = Object::new(self, state.objects.len(), body);
+        let handle = object.tag.cast();
+        state.objects.push(object);
         handle
     }
 
@@ -204,16 +219,11 @@ impl State {
         }
     }
 
-    fn handle(&self, id: usize) -> i64 {
-        std::ptr::from_ref(&*self.objects[id].tag) as i64
-    }
-
     fn make(&mut self, fake: &Fake, body: Body) -> i64 {
-        let id = self.objects.len();
-        let tag = Box::new((std::ptr::from_ref(fake), id));
-        let body = Some(body);
-        self.objects.push(Object { tag, body });
-        self.handle(id)
+        let object = Object::new(fake, self.objects.len(), body);
+        let handle = object.tag;
+        self.objects.push(object);
+        handle as i64
     }
 }
 
