@@ -6,7 +6,7 @@ use flashrt_capi::abi::*;
 use flashrt_capi::*;
 use runtime_support::*;
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_void, CString};
 use std::ptr::{null, null_mut};
 
 /// A model laid out by hand, with a generic plan that a query gives.
@@ -373,6 +373,10 @@ fn an_endless_name_is_not_read_to_its_end() {
     let bytes = Box::leak(Box::new(NAME.get()));
     let mut stage = opaque(c"a", &[]);
     stage.name = bytes.as_ptr().cast();
+    refused_with(&[stage], |_| {}, "256 bytes where 1 to 255");
+    // A longer one is not told by its length: nobody counted it.
+    let longer = CString::new([b'x'; 4000]).unwrap();
+    stage.name = longer.as_ptr();
     refused_with(&[stage], |_| {}, "256 bytes where 1 to 255");
     // SAFETY: leaked above, and nobody points to it any more.
     drop(unsafe { Box::from_raw(bytes) });

@@ -58,7 +58,7 @@ fn another_id_or_a_newer_version_is_unsupported_and_clears_the_answer() {
 }
 
 #[test]
-fn a_null_argument_or_version_0_is_invalid() {
+fn a_null_or_misaligned_argument_or_version_0_is_invalid() {
     let owner = Counted::default();
     let model = opaque_model(&owner);
     assert_eq!(query(model, PLAN, 0), (-1, NO_OUT));
@@ -68,9 +68,16 @@ fn a_null_argument_or_version_0_is_invalid() {
     unsafe {
         let f = (*model).query_extension.unwrap();
         assert_eq!(f(model, PLAN, 1, null_mut()), -1);
-        let mut out = fake::<u8>(0xbad).cast_const().cast();
-        assert_eq!(f(null(), PLAN, 1, &mut out), -1);
-        assert!(out.is_null());
+        let bad = fake::<u8>(0xbad).cast_const().cast();
+        let mut out = [bad; 2];
+        assert_eq!(f(null(), PLAN, 1, &mut out[0]), -1);
+        assert_eq!(out, [null(), bad]);
+        // Nor is a place written to that no pointer can stand in.
+        assert_eq!(f(model, PLAN, 1, out.as_mut_ptr().byte_add(1)), -1);
+        assert_eq!(out, [null(), bad]);
+        assert!(last_error().contains("not aligned"), "{}", last_error());
+        assert_eq!(f(model.byte_add(4), PLAN, 1, &mut out[1]), -1);
+        assert_eq!(out, [null(), null()]);
     }
     release_model(model);
 }

@@ -72,12 +72,14 @@ pub(super) unsafe fn asked(
     min_version: u32,
     out: *mut *const c_void,
 ) -> Result<(), c_int> {
-    if !out.is_null() {
-        // SAFETY: the caller promises a writable pointer.
-        unsafe { out.write(null()) };
+    if out.is_null() || !out.is_aligned() {
+        set_last_error("query_extension: the place for the answer is null or not aligned");
+        return Err(-1);
     }
-    if rt.is_null() || out.is_null() || min_version == 0 {
-        set_last_error("query_extension: a null argument, or version 0");
+    // SAFETY: not null, aligned, and the caller promises that it is writable.
+    unsafe { out.write(null()) };
+    if rt.is_null() || !rt.is_aligned() || min_version == 0 {
+        set_last_error("query_extension: a null or misaligned runtime, or version 0");
         return Err(-1);
     }
     if id != FRT_EXT_GENERIC_STAGE_PLAN_V1 || min_version > FRT_GENERIC_STAGE_PLAN_ABI_VERSION {
