@@ -11,7 +11,7 @@ use std::thread;
 fn two_threads_with_a_context_each_make_and_destroy_side_by_side() {
     std::env::set_var("FLASHRT_THREADS", "1");
     let drive = |value: u8| {
-        for round in 0..200 {
+        for round in 0..if cfg!(miri) { 4 } else { 200 } {
             let ctx = cpu();
             let (g, b) = (graph(ctx, 2), buffer(ctx, 8));
             // SAFETY: as for C.
