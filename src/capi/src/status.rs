@@ -1,7 +1,7 @@
 //! How a call ends: a status, a text for whoever asks why, and never an unwind across the boundary.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -42,6 +42,21 @@ impl Failure {
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+    static FAILURES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Number of failures on this thread so far.
+pub(crate) fn failures() -> u64 {
+    FAILURES.try_with(Cell::get).unwrap_or(0)
+}
+
+/// The text of the last failure, if there was one on this thread since it had so many.
+pub(crate) fn text_since(failures_before: u64) -> Option<String> {
+    if failures() == failures_before {
+        return None;
+    }
+    let text = |last: &RefCell<CString>| last.borrow().to_string_lossy().into_owned();
+    LAST.try_with(text).ok()
 }
 
 /// Keeps `text` as the reason of the last failure on this thread.
@@ -51,6 +66,7 @@ pub(crate) fn set_last_error(text: &str) {
     // Cannot fail: there is no NUL left. While the thread ends there is nobody to tell.
     let text = CString::new(text).unwrap_or_default();
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
+    let _ = FAILURES.try_with(|count| count.set(count.get() + 1));
 }
 
 /// Runs `f`; a failure or a panic leaves its text behind and gives what `failed` makes of its status
@@ -132,5 +148,15 @@ mod tests {
         );
         assert_eq!(status(|| Ok(7)), 7);
         assert_eq!(last(), "frt_x: expected 1, got 2");
+    }
+
+    #[test]
+    fn a_text_belongs_to_the_failures_since() {
+        let before = failures();
+        assert_eq!(text_since(before), None);
+        status(|| Err(Failure::invalid("frt_x", "no")));
+        assert_eq!(text_since(before), Some("frt_x: no".into()));
+        status(|| Ok(0));
+        assert_eq!(text_since(before + 1), None);
     }
 }

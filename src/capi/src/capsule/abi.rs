@@ -4,7 +4,8 @@
 #![allow(non_camel_case_types)]
 
 use super::call::{pointer, run, status};
-use super::{context, drive, load, state};
+use super::{context, drive, frt, load, state};
+use flashrt_runtime::abi::frt_ctx_s;
 use std::ffi::{c_char, c_int, c_void};
 
 #[cfg(not(target_pointer_width = "64"))]
@@ -613,4 +614,39 @@ pub unsafe extern "C" fn cap_swap(
 #[no_mangle]
 pub unsafe extern "C" fn cap_sync(ctx: cap_ctx, stream: c_int) -> c_int {
     status("cap_sync", |call| drive::sync(call, ctx, stream))
+}
+
+// ---- a backend of this library -----------------------------------------------------------------------------------------
+
+/// Fills `*out` with a backend over an execution context of `flashrt/exec.h`, whose fingerprint is always `fingerprint`.
+///
+/// Its buffers, graphs and events are the handles `frt_buffer`, `frt_graph` and `frt_event` of that context, cast, and its
+/// streams are the stream ids. Uploads and downloads are complete when they return. `buffer_wrap` in host space is only there
+/// on the CPU. Ends with `cap_backend_done_frt`; a backend that was ended, or whose context was destroyed, fails every call.
+///
+/// # Safety
+/// `out` is null or has room for a `cap_backend`.
+#[no_mangle]
+pub unsafe extern "C" fn cap_backend_init_frt(
+    out: *mut cap_backend,
+    ctx: *mut frt_ctx_s,
+    fingerprint: u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    status("cap_backend_init_frt", |call| unsafe {
+        frt::init(call, out, ctx, fingerprint)
+    })
+}
+
+/// Ends a backend of `cap_backend_init_frt`, after the contexts over it; the execution context stays. Sets `self` to null.
+/// Null, a second call, and a backend of somebody else are a no-op.
+///
+/// # Safety
+/// `backend` is null or points to a `cap_backend`.
+#[no_mangle]
+pub unsafe extern "C" fn cap_backend_done_frt(backend: *mut cap_backend) {
+    // SAFETY: the caller's promise.
+    status("cap_backend_done_frt", |call| unsafe {
+        frt::done(call, backend)
+    });
 }

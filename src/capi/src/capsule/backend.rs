@@ -5,7 +5,7 @@ use super::abi::{
     CAP_ABI_VERSION,
 };
 use super::call::Call;
-use crate::status::Failure;
+use crate::status::{failures, text_since, Failure};
 use std::ffi::{c_char, c_int, c_void};
 
 macro_rules! functions {
@@ -106,12 +106,14 @@ impl Backend {
         bytes: usize,
         space: cap_space,
     ) -> Result<cap_buffer, Failure> {
+        let before = failures();
         // SAFETY: the creator of the context promises that its functions are callable with its `self` and keep to their
         // descriptions; the arguments are what the description asks for.
         let buffer =
             unsafe { (self.buffer_alloc)(self.this, c"capsule".as_ptr(), bytes, space as c_int) };
         if buffer.is_null() {
-            return Err(call.no_memory("a region: `buffer_alloc` of the backend gave null", bytes));
+            let what = with_reason("a region: `buffer_alloc` of the backend gave null", before);
+            return Err(call.no_memory(&what, bytes));
         }
         Ok(buffer)
     }
@@ -122,13 +124,12 @@ impl Backend {
     }
 
     pub(super) fn ptr(&self, call: Call, buffer: cap_buffer) -> Result<*mut c_void, Failure> {
+        let before = failures();
         // SAFETY: as `alloc`.
         let ptr = unsafe { (self.buffer_ptr)(self.this, buffer) };
         if ptr.is_null() {
-            return Err(call.fail(
-                cap_status::CAP_ERR_BACKEND,
-                "`buffer_ptr` of the backend gave null",
-            ));
+            let text = with_reason("`buffer_ptr` of the backend gave null", before);
+            return Err(call.fail(cap_status::CAP_ERR_BACKEND, text));
         }
         Ok(ptr)
     }
@@ -164,13 +165,14 @@ impl Backend {
         bytes: usize,
         stream: c_int,
     ) -> Result<(), Failure> {
+        let before = failures();
         // SAFETY: as `alloc`; whoever calls checked both windows.
         let code = unsafe {
             (self.buffer_copy)(
                 self.this, dst.buffer, dst.offset, src.buffer, src.offset, bytes, stream,
             )
         };
-        answered(call, "buffer_copy", code)
+        answered(call, "buffer_copy", code, before)
     }
 
     /// Submits an upload to the start of a buffer of at least `bytes`.
@@ -185,9 +187,10 @@ impl Backend {
         bytes: usize,
         stream: c_int,
     ) -> Result<(), Failure> {
+        let before = failures();
         // SAFETY: as `alloc`, and the caller's promise.
         let code = unsafe { (self.buffer_upload)(self.this, dst, 0, src, bytes, stream) };
-        answered(call, "buffer_upload", code)
+        answered(call, "buffer_upload", code, before)
     }
 
     /// Submits a download from the start of a buffer of at least `bytes`.
@@ -202,9 +205,10 @@ impl Backend {
         bytes: usize,
         stream: c_int,
     ) -> Result<(), Failure> {
+        let before = failures();
         // SAFETY: as `alloc`, and the caller's promise.
         let code = unsafe { (self.buffer_download)(self.this, src, 0, dst, bytes, stream) };
-        answered(call, "buffer_download", code)
+        answered(call, "buffer_download", code, before)
     }
 
     pub(super) fn has(
@@ -213,9 +217,10 @@ impl Backend {
         graph: cap_graph,
         key: cap_shape_key,
     ) -> Result<bool, Failure> {
+        let before = failures();
         // SAFETY: as `alloc`.
         match unsafe { (self.graph_has)(self.this, graph, key) } {
-            code if code < 0 => Err(failed(call, "graph_has", code)),
+            code if code < 0 => Err(failed(call, "graph_has", code, before)),
             code => Ok(code > 0),
         }
     }
@@ -227,49 +232,52 @@ impl Backend {
         key: cap_shape_key,
         stream: c_int,
     ) -> Result<(), Failure> {
+        let before = failures();
         // SAFETY: as `alloc`.
         let code = unsafe { (self.graph_replay)(self.this, graph, key, stream) };
-        answered(call, "graph_replay", code)
+        answered(call, "graph_replay", code, before)
     }
 
     /// A new event that marks what was submitted to `stream` so far.
     pub(super) fn mark(&self, call: Call, stream: c_int) -> Result<cap_event, Failure> {
+        let before = failures();
         // SAFETY: as `alloc`.
         let event = unsafe { (self.event)(self.this) };
         if event.is_null() {
-            return Err(call.fail(
-                cap_status::CAP_ERR_BACKEND,
-                "`event` of the backend gave null",
-            ));
+            let text = with_reason("`event` of the backend gave null", before);
+            return Err(call.fail(cap_status::CAP_ERR_BACKEND, text));
         }
         // SAFETY: as `alloc`.
         let code = unsafe { (self.event_record)(self.this, event, stream) };
-        if code != 0 {
+        let recorded = answered(call, "event_record", code, before);
+        if recorded.is_err() {
             self.free_event(event);
         }
-        answered(call, "event_record", code)?;
-        Ok(event)
+        recorded.map(|()| event)
     }
 
     /// True when the mark was reached.
     pub(super) fn is_reached(&self, call: Call, event: cap_event) -> Result<bool, Failure> {
+        let before = failures();
         // SAFETY: as `alloc`.
         match unsafe { (self.event_query)(self.this, event) } {
-            code if code < 0 => Err(failed(call, "event_query", code)),
+            code if code < 0 => Err(failed(call, "event_query", code, before)),
             code => Ok(code == 0),
         }
     }
 
     pub(super) fn wait(&self, call: Call, stream: c_int, event: cap_event) -> Result<(), Failure> {
+        let before = failures();
         // SAFETY: as `alloc`.
         let code = unsafe { (self.stream_wait)(self.this, stream, event) };
-        answered(call, "stream_wait", code)
+        answered(call, "stream_wait", code, before)
     }
 
     pub(super) fn sync(&self, call: Call, stream: c_int) -> Result<(), Failure> {
+        let before = failures();
         // SAFETY: as `alloc`.
         let code = unsafe { (self.sync)(self.this, stream) };
-        answered(call, "sync", code)
+        answered(call, "sync", code, before)
     }
 
     pub(super) fn free_event(&self, event: cap_event) {
@@ -284,16 +292,22 @@ impl Backend {
     }
 }
 
-fn answered(call: Call, function: &str, code: c_int) -> Result<(), Failure> {
+fn answered(call: Call, function: &str, code: c_int, before: u64) -> Result<(), Failure> {
     if code == 0 {
         return Ok(());
     }
-    Err(failed(call, function, code))
+    Err(failed(call, function, code, before))
 }
 
-fn failed(call: Call, function: &str, code: c_int) -> Failure {
-    call.fail(
-        cap_status::CAP_ERR_BACKEND,
-        format_args!("`{function}` of the backend answered {code}"),
-    )
+fn failed(call: Call, function: &str, code: c_int, before: u64) -> Failure {
+    let text = format!("`{function}` of the backend answered {code}");
+    call.fail(cap_status::CAP_ERR_BACKEND, with_reason(&text, before))
+}
+
+/// A backend may itself stand on this library: then its reason is known, as the text of a failure since `before`.
+fn with_reason(text: &str, before: u64) -> String {
+    match text_since(before) {
+        Some(reason) => format!("{text} ({reason})"),
+        None => text.into(),
+    }
 }

@@ -9,6 +9,7 @@
 //! | `state` | snapshot, restore, tier move, serialise |
 //! | `blob`, `load` | the bytes of a blob; a capsule from them |
 //! | `drive` | fire, tick, swap, sync |
+//! | `frt` | a backend over the execution ABI of this library |
 //!
 //! Every function of a backend may call back into this interface: no reference to an object and no lock is held meanwhile,
 //! and what a call uses lives until it ends, also when it is dropped in between.
@@ -19,6 +20,7 @@ mod blob;
 mod call;
 mod context;
 mod drive;
+mod frt;
 mod load;
 mod state;
 

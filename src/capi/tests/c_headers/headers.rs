@@ -106,7 +106,8 @@ pub const HEADERS: &[Header] = &[
             ("cap_graph", "A graph of the backend."),
             ("cap_event", "An event of the backend."),
         ],
-        before: "// Key of a graph variant; every value is a key.\ntypedef uint64_t cap_shape_key;\n",
+        before: "// Key of a graph variant; every value is a key.\ntypedef uint64_t cap_shape_key;\n\
+            // What an execution context of flashrt/exec.h points to.\ntypedef struct frt_ctx_s frt_ctx_s;\n",
         published: &[
             "cap_abi_version", "cap_ctx_create", "cap_ctx_destroy", "cap_ctx_fingerprint", "cap_snapshot",
             "cap_capsule_ready", "cap_restore", "cap_restore_into", "cap_regions", "cap_tier_move", "cap_serialize",
