@@ -21,8 +21,8 @@ typedef struct cap_graph_s *cap_graph;
 typedef struct cap_event_s *cap_event;
 // Key of a graph variant; every value is a key.
 typedef uint64_t cap_shape_key;
-// What an execution context of flashrt/exec.h points to.
-typedef struct frt_ctx_s frt_ctx_s;
+// What a frt_ctx of flashrt/exec.h points to.
+struct frt_ctx_s;
 
 // Version of this interface.
 #define CAP_ABI_VERSION 1u
@@ -342,25 +342,6 @@ int cap_swap(cap_ctx ctx, cap_buffer dst, const void *src, size_t n, int stream)
 // Safety:
 // As every call with a context: the backend is valid, and no other thread is in a call with the context.
 int cap_sync(cap_ctx ctx, int stream);
-
-// Additive: not in the published header.
-// Fills `*out` with a backend over an execution context of `flashrt/exec.h`, whose fingerprint is always `fingerprint`.
-//
-// Its buffers, graphs and events are the handles `frt_buffer`, `frt_graph` and `frt_event` of that context, cast, and its
-// streams are the stream ids. Uploads and downloads are complete when they return. `buffer_wrap` in host space is only there
-// on the CPU. Ends with `cap_backend_done_frt`; a backend that was ended, or whose context was destroyed, fails every call.
-//
-// Safety:
-// `out` is null or has room for a `cap_backend`.
-int cap_backend_init_frt(cap_backend *out, frt_ctx_s *ctx, uint64_t fingerprint);
-
-// Additive: not in the published header.
-// Ends a backend of `cap_backend_init_frt`, after the contexts over it; the execution context stays. Sets `self` to null.
-// Null, a second call, and a backend of somebody else are a no-op.
-//
-// Safety:
-// `backend` is null or points to a `cap_backend`.
-void cap_backend_done_frt(cap_backend *backend);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -19,6 +19,8 @@ pub struct Header {
     pub handles: &'static [(&'static str, &'static str)],
     /// Other lines that stand before the first declaration.
     pub before: &'static str,
+    /// Types of other headers that this one does not include, as C spells them.
+    pub foreign: &'static [(&'static str, &'static str)],
     /// Functions of the published headers; every other one is marked as additive.
     pub published: &'static [&'static str],
 }
@@ -43,6 +45,7 @@ pub const HEADERS: &[Header] = &[
             ("frt_event", "A point in a stream."),
         ],
         before: "// Key of a graph variant; every value is a key.\ntypedef uint64_t frt_shape_key;\n",
+        foreign: &[],
         published: &[
             "frt_ctx_create", "frt_ctx_destroy", "frt_ctx_stream", "frt_ctx_wrap_stream", "frt_ctx_event",
             "frt_event_destroy", "frt_event_record", "frt_stream_wait", "frt_buffer_alloc", "frt_buffer_wrap",
@@ -64,6 +67,7 @@ pub const HEADERS: &[Header] = &[
         ],
         handles: &[("frt_runtime_builder", "An export or a model runtime in the making.")],
         before: "",
+        foreign: &[],
         published: &[
             "frt_runtime_builder_create", "frt_runtime_builder_add_stream", "frt_runtime_builder_add_graph",
             "frt_runtime_builder_add_buffer", "frt_runtime_builder_add_region", "frt_runtime_builder_add_identity",
@@ -86,6 +90,7 @@ pub const HEADERS: &[Header] = &[
         ],
         handles: &[],
         before: "",
+        foreign: &[],
         published: &[
             "frt_runtime_builder_add_port", "frt_runtime_builder_add_stage", "frt_runtime_builder_add_generic_stage",
             "frt_runtime_builder_set_generic_stage_runner", "frt_runtime_builder_finish_model",
@@ -107,7 +112,8 @@ pub const HEADERS: &[Header] = &[
             ("cap_event", "An event of the backend."),
         ],
         before: "// Key of a graph variant; every value is a key.\ntypedef uint64_t cap_shape_key;\n\
-            // What an execution context of flashrt/exec.h points to.\ntypedef struct frt_ctx_s frt_ctx_s;\n",
+            // What a frt_ctx of flashrt/exec.h points to.\nstruct frt_ctx_s;\n",
+        foreign: &[("frt_ctx", "struct frt_ctx_s *")],
         published: &[
             "cap_abi_version", "cap_ctx_create", "cap_ctx_destroy", "cap_ctx_fingerprint", "cap_snapshot",
             "cap_capsule_ready", "cap_restore", "cap_restore_into", "cap_regions", "cap_tier_move", "cap_serialize",
@@ -236,6 +242,9 @@ impl Header {
                 });
                 continue;
             }
+            let line = (self.foreign.iter()).fold(line, |line, (name, spelling)| {
+                line.replace(&format!("{name} "), spelling)
+            });
             if let Some(function) = declared(&line) {
                 if !self.published.contains(&function) {
                     comment.insert(0, "// Additive: not in the published header.".into());
