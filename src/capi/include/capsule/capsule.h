@@ -343,6 +343,25 @@ int cap_swap(cap_ctx ctx, cap_buffer dst, const void *src, size_t n, int stream)
 // As every call with a context: the backend is valid, and no other thread is in a call with the context.
 int cap_sync(cap_ctx ctx, int stream);
 
+// Additive: not in the published header.
+// Fills `*out` with a backend over an execution context of `flashrt/exec.h`, whose fingerprint is always `fingerprint`.
+//
+// Its buffers, graphs and events are the handles `frt_buffer`, `frt_graph` and `frt_event` of that context, cast, and its
+// streams are the stream ids. Uploads and downloads are complete when they return. `buffer_wrap` in host space is only there
+// on the CPU. Ends with `cap_backend_done_frt`; a backend that was ended, or whose context was destroyed, fails every call.
+//
+// Safety:
+// `out` is null or has room for a `cap_backend`.
+int cap_backend_init_frt(cap_backend *out, struct frt_ctx_s *ctx, uint64_t fingerprint);
+
+// Additive: not in the published header.
+// Ends a backend of `cap_backend_init_frt`, after the contexts over it; the execution context stays. Sets `self` to null.
+// Null, a second call, and a backend of somebody else are a no-op.
+//
+// Safety:
+// `backend` is null or points to a `cap_backend`.
+void cap_backend_done_frt(cap_backend *backend);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

@@ -113,7 +113,7 @@ pub const HEADERS: &[Header] = &[
         ],
         before: "// Key of a graph variant; every value is a key.\ntypedef uint64_t cap_shape_key;\n\
             // What a frt_ctx of flashrt/exec.h points to.\nstruct frt_ctx_s;\n",
-        foreign: &[("frt_ctx", "struct frt_ctx_s *")],
+        foreign: &[("frt_ctx_s", "struct frt_ctx_s ")],
         published: &[
             "cap_abi_version", "cap_ctx_create", "cap_ctx_destroy", "cap_ctx_fingerprint", "cap_snapshot",
             "cap_capsule_ready", "cap_restore", "cap_restore_into", "cap_regions", "cap_tier_move", "cap_serialize",
