@@ -78,6 +78,7 @@ struct Options {
     state_dim: usize,
     horizon: usize,
     dim: usize,
+    regions: usize,
 }
 
 struct Toy {
@@ -449,6 +450,7 @@ fn options(json: &str) -> Result<Options, String> {
         state_dim: number("state_dim", 6, 1..=64)?,
         horizon: number("horizon", 4, 1..=64)?,
         dim: number("dim", 6, 1..=64)?,
+        regions: number("regions", 1, 0..=1)?,
     })
 }
 
@@ -650,15 +652,17 @@ unsafe fn declare(t: &Toy, this: *mut c_void, b: frt_runtime_builder) -> c_int {
             ));
         }
         let both = FRT_RT_REGION_SNAPSHOT | FRT_RT_REGION_RESTORE;
-        let noise = (t.noise.handle, t.noise.bytes());
-        codes.push(frt_runtime_builder_add_region(
-            b,
-            c"rollout".as_ptr(),
-            noise.0,
-            0,
-            noise.1,
-            both,
-        ));
+        let (noise, bytes) = (t.noise.handle, t.noise.bytes());
+        if t.options.regions > 0 {
+            codes.push(frt_runtime_builder_add_region(
+                b,
+                c"rollout".as_ptr(),
+                noise,
+                0,
+                bytes,
+                both,
+            ));
+        }
         for (name, modality, dtype, layout, way, update, required, shape, rate, buffer, bytes) in
             ports
         {

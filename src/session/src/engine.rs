@@ -559,7 +559,7 @@ impl Engine {
                 .unwrap_or_default(),
             epoch: stats.epoch.load(Relaxed),
             tick: stats.tick.load(Relaxed),
-            model: shared.info.description.model.clone(),
+            model: shared.info.description.label(),
             fingerprint: shared.info.description.fingerprint.clone(),
             prompt,
             tick_mode: shared.tick_mode().name(),

@@ -40,7 +40,7 @@ pub struct Status {
     pub epoch: u64,
     /// Its tick number.
     pub tick: u64,
-    /// Model name.
+    /// Model name, see [`Description::label`].
     pub model: String,
     /// 16 hex digits; empty before configure.
     pub fingerprint: String,
@@ -147,6 +147,16 @@ pub struct Description {
     pub capsule_bytes: u64,
     /// `declared regions`, or `closed` when the verifier passed.
     pub closure: String,
+}
+
+impl Description {
+    /// Name of the model; with the file of its library when it comes out of one.
+    pub fn label(&self) -> String {
+        match self.library.as_str() {
+            "" => self.model.clone(),
+            library => format!("{} ({library})", self.model),
+        }
+    }
 }
 
 /// What configure did.

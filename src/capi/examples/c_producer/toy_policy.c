@@ -11,7 +11,7 @@
  *   new noise[r][c] = ((floor(1024 * noise[r][c]) * 5 + r * dim + c + 1) mod 1024) / 1024
  *
  * Configuration, one flat JSON object: plan (graph, opaque, mixed or step), seed, views, height, width, state_dim, horizon,
- * dim. Images of another size are sampled to height x width by nearest neighbour.
+ * dim, regions (0: declare none, so that no capsule can be made). Images of another size are sampled to height x width by nearest neighbour.
  *
  * Error texts are per thread for open, per model for the rest. One thread at a time drives a model. */
 #include <math.h>
@@ -49,7 +49,7 @@ typedef struct {
     context_state* digest;
   } at;
   frt_event context_done;
-  int64_t views, height, width, state_dim, horizon, dim;
+  int64_t views, height, width, state_dim, horizon, dim, regions;
   char plan[16];
   uint8_t* image_staging; /* of one payload, so that a refused one changes nothing */
   char error[256];
@@ -263,8 +263,9 @@ static int read_config(toy* t, const char* json, int64_t* seed) {
   t->state_dim = number(json, "state_dim", 6, 1, 64);
   t->horizon = number(json, "horizon", 4, 1, 64);
   t->dim = number(json, "dim", 6, 1, 64);
+  t->regions = number(json, "regions", 1, 0, 1);
   return t->plan[0] && *seed >= 0 && t->views > 0 && t->height > 0 && t->width > 0 && t->state_dim > 0 && t->horizon > 0 &&
-         t->dim > 0;
+         t->dim > 0 && t->regions >= 0;
 }
 
 static int make(toy* t, int64_t seed) {
@@ -343,8 +344,8 @@ static int declare(toy* t, frt_runtime_builder b) {
          frt_runtime_builder_add_graph(b, "action", t->action, 0, keys, 1, t->action_stream) ||
          frt_runtime_builder_add_buffer(b, "images", t->images, image_bytes(t), FRT_RT_ROLE_INPUT) ||
          frt_runtime_builder_add_buffer(b, "noise", t->noise, noise_bytes(t), FRT_RT_ROLE_INPUT | FRT_RT_ROLE_STATE) ||
-         frt_runtime_builder_add_region(b, "rollout", t->noise, 0, noise_bytes(t),
-                                        FRT_RT_REGION_SNAPSHOT | FRT_RT_REGION_RESTORE) ||
+         (t->regions && frt_runtime_builder_add_region(b, "rollout", t->noise, 0, noise_bytes(t),
+                                                       FRT_RT_REGION_SNAPSHOT | FRT_RT_REGION_RESTORE)) ||
          frt_runtime_builder_set_manifest(b, "{\"example\":\"c_producer\"}") || declare_ports(t, b) || declare_plan(t, b);
 }
 

@@ -198,22 +198,22 @@ fn engine_config(policy: Policy) -> flashrt_session::Config {
 
 fn ticks(policy: &mut Policy, count: usize) -> Result<Vec<Series>> {
     let prompt = policy.config.prompt.text.clone();
-    let keys = policy.config.model.flow_steps.clone();
+    let (keys, plans) = (policy.keys(), policy.plans());
     let live = &mut policy.model.sets[0];
     let mut inputs = Inputs::new(live)?;
     inputs.prompt(live, &prompt)?;
     let mut all = Vec::new();
-    for key in keys {
-        for (name, is_input_new) in [("full", true), ("action", false)] {
+    for (key, key_name) in keys {
+        for (name, is_input_new) in &plans {
             let id = plan(live, name)?;
             all.push(Series::measure(
-                format!("tick, plan {name}, {key} flow steps"),
+                format!("tick, plan {name}, {key_name}"),
                 count,
                 |i| {
-                    if is_input_new {
+                    if *is_input_new {
                         inputs.set(live, i as u64)?;
                     }
-                    inputs.tick(live, id, u64::from(key))
+                    inputs.tick(live, id, key)
                 },
             )?);
         }
@@ -228,11 +228,16 @@ fn ticks(policy: &mut Policy, count: usize) -> Result<Vec<Series>> {
 
 fn capsules(policy: &mut Policy, count: usize) -> Result<Vec<Series>> {
     let prompt = policy.config.prompt.text.clone();
+    let plans = policy.plans();
     let live = &mut policy.model.sets[0];
+    ensure!(
+        policy.config.model.native.is_none() || live.regions().len() > 1,
+        "the native model has no regions that can be saved: there are no capsules to time"
+    );
     let mut inputs = Inputs::new(live)?;
     inputs.prompt(live, &prompt)?;
     inputs.set(live, 0)?;
-    let id = plan(live, "full")?;
+    let id = plan(live, &plans[0].0)?;
     inputs.tick(live, id, KEY_INHERIT)?;
 
     let mut all = Vec::new();

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::{anyhow, Context as _, Result};
+use anyhow::{anyhow, bail, Context as _, Result};
 use flashrt_exec::{BackendKind, Context, CpuOptions, StreamOrder};
 use flashrt_models::pi05::Pi05Options;
 use flashrt_runtime::{
-    ImageView, InputData, LiveSet, Modality, Model, PixelFormat, PlanId, PortId,
+    Direction, ForeignLibrary, ForeignProducer, ImageView, InputData, LiveSet, Modality, Model,
+    PixelFormat, PlanId, PortDType, PortId, Update, KEY_INHERIT,
 };
 use flashrt_session::Config;
 
@@ -14,7 +15,7 @@ use flashrt_session::Config;
 pub struct Policy {
     /// The deployment file.
     pub config: Config,
-    /// Its model with live sets `a` and `b`.
+    /// Its model with live sets `a` and `b`; a native one with `a` alone.
     pub model: Model,
     /// Where it runs.
     pub context: Context,
@@ -28,6 +29,21 @@ impl Policy {
     pub fn load(path: &Path) -> Result<Policy> {
         let config =
             Config::load(path, crate::share::folder().as_deref()).map_err(|e| anyhow!("{e}"))?;
+        if let Some(native) = &config.model.native {
+            let opened = ForeignLibrary::open(&native.library, &native.config)?;
+            let producer = ForeignProducer::new(opened);
+            let mut model = Model::open(Box::new(producer), &["a".to_string()])?;
+            if model.sets[0].default_plan().is_none() {
+                bail!("{} has no plan to run", native.library.display());
+            }
+            model.sets[0].warm()?;
+            let context = model.sets[0].context().clone();
+            return Ok(Policy {
+                config,
+                model,
+                context,
+            });
+        }
         let context = match config.backend {
             BackendKind::Cpu => Context::cpu(CpuOptions {
                 threads: config.threads,
@@ -58,6 +74,26 @@ impl Policy {
         })
     }
 
+    /// Shape keys to run with, each with its name for people.
+    pub fn keys(&self) -> Vec<(u64, String)> {
+        let steps = self.config.model.flow_steps.iter();
+        match self.config.model.native {
+            Some(_) => vec![(KEY_INHERIT, "default keys".into())],
+            None => steps
+                .map(|k| (u64::from(*k), format!("{k} flow steps")))
+                .collect(),
+        }
+    }
+
+    /// Plans to time: by name, and whether they take new inputs.
+    pub fn plans(&self) -> Vec<(String, bool)> {
+        let live = &self.model.sets[0];
+        match (&self.config.model.native, live.default_plan()) {
+            (Some(_), Some(plan)) => vec![(live.plans()[plan.0].name.clone(), true)],
+            _ => vec![("full".into(), true), ("action".into(), false)],
+        }
+    }
+
     /// A prompt of the same words in another order, which every vocabulary that has the one has too.
     pub fn other_prompt(&self) -> String {
         let words: Vec<&str> = self.config.prompt.text.split_whitespace().rev().collect();
@@ -69,7 +105,7 @@ impl Policy {
 pub struct Inputs {
     images: PortId,
     state: PortId,
-    prompt: PortId,
+    prompt: Option<PortId>,
     actions: PortId,
     width: u32,
     height: u32,
@@ -93,16 +129,33 @@ impl Inputs {
     /// # Errors
     /// The model lacks a port that this needs.
     pub fn new(live: &LiveSet) -> Result<Inputs> {
-        let port = |name: &str| {
+        // By name in built-in models; the first of its kind in native ones, as the node does it.
+        let find = |name: &str, modality: Modality, direction: Direction| {
+            let first = || {
+                let ports = live.ports().iter();
+                ports
+                    .enumerate()
+                    .find(|(_, p)| p.modality == modality && p.direction == direction)
+                    .map(|(i, _)| PortId(i))
+            };
             live.port(name)
+                .or_else(first)
                 .with_context(|| format!("the model has no port '{name}'"))
         };
-        let (images, state, prompt, actions) = (
-            port("images")?,
-            port("state")?,
-            port("prompt")?,
-            port("actions")?,
-        );
+        let images = find("images", Modality::Image, Direction::In)?;
+        let state = find("state", Modality::State, Direction::In)?;
+        let prompt = find("prompt", Modality::Text, Direction::In).ok();
+        let actions = find("actions", Modality::Action, Direction::Out)?;
+        for id in [state, actions] {
+            let p = &live.ports()[id.0];
+            anyhow::ensure!(
+                p.dtype == PortDType::F32 && p.update == Update::Staged,
+                "port '{}' is {} {}, expected STAGED F32",
+                p.name,
+                p.update,
+                p.dtype
+            );
+        }
         let shape = &live.ports()[images.0].shape;
         let dimension = |i: usize| {
             let d = shape.get(i).copied().unwrap_or(0);
@@ -171,7 +224,10 @@ impl Inputs {
     /// # Errors
     /// The live set refuses it.
     pub fn prompt(&self, live: &mut LiveSet, text: &str) -> Result<()> {
-        Ok(live.set_input(self.prompt, InputData::Text(text))?)
+        match self.prompt {
+            Some(port) => Ok(live.set_input(port, InputData::Text(text))?),
+            None => Ok(()),
+        }
     }
 
     /// Runs a plan to its end and reads the actions into `output`.

@@ -117,6 +117,13 @@ impl Drive {
 /// The experiment itself could not be made.
 pub fn run(path: &Path) -> Result<ExitCode> {
     let mut policy = Policy::load(path)?;
+    if let Some(native) = &policy.config.model.native {
+        bail!(
+            "{} is a native model: verify overwrites every buffer of two live sets, and a native model has one, whose \
+             buffers only its producer knows; what its capsules hold is what it declares",
+            native.library.display()
+        );
+    }
     ensure!(
         !policy.config.prompt.text.is_empty(),
         "ports.prompt.text is empty: verify needs an instruction to run with"

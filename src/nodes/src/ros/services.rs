@@ -125,6 +125,8 @@ fn describe_answer(outcome: Outcome) -> srv::Describe_Response {
         answer.model = d.model.clone();
         answer.backend = d.backend.clone();
         answer.isa = d.isa.clone();
+        answer.library = d.library.clone();
+        answer.exec_library = d.exec_library.clone();
         answer.fingerprint = d.fingerprint.clone();
         answer.identity = d.identity.clone();
         answer.ports = d
