@@ -87,8 +87,7 @@ pub(crate) fn guard<T>(
                 "panic inside the library: {}",
                 panic_text(&*payload)
             ));
-            // Its own drop may panic too.
-            std::mem::forget(payload);
+            discard(payload);
             failed(panicked)
         }
     }
@@ -102,6 +101,13 @@ pub(crate) fn status(f: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
 /// [`guard`] for calls that return a pointer: null on failure.
 pub(crate) fn pointer<T>(f: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
     guard(FRT_ERR_BACKEND, |_| std::ptr::null_mut(), f)
+}
+
+/// Drops what a panic carried, which may panic again.
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(again);
+    }
 }
 
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
@@ -138,6 +144,19 @@ mod tests {
         let code = status(|| panic!("wheel {} fell off", 3));
         assert_eq!(code, FRT_ERR_BACKEND);
         assert_eq!(last(), "panic inside the library: wheel 3 fell off");
+    }
+
+    #[test]
+    fn a_panic_whose_payload_panics_in_its_drop_is_a_status_too() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new(Bomb));
+            }
+        }
+        let code = status(|| std::panic::resume_unwind(Box::new(Bomb)));
+        assert_eq!(code, FRT_ERR_BACKEND);
+        assert_eq!(last(), "panic inside the library: (no message)");
     }
 
     #[test]

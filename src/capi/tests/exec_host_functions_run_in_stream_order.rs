@@ -165,6 +165,43 @@ fn a_host_function_that_panics_fails_the_next_synchronise_once() {
 }
 
 #[test]
+fn a_panic_that_panics_again_when_it_is_dropped_is_told_once_too() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new(Bomb));
+        }
+    }
+    unsafe extern "C-unwind" fn throw(_: *mut c_void) {
+        std::panic::resume_unwind(Box::new(Bomb));
+    }
+    unsafe extern "C-unwind" fn record(_: *mut c_void, _: *mut c_void) {
+        std::panic::resume_unwind(Box::new(Bomb));
+    }
+    on_each_backend(|ctx| {
+        // SAFETY: as for C; the types differ only in the unwind, which the library catches.
+        unsafe {
+            let throw = std::mem::transmute::<Unwinding, Callback>(throw);
+            let live = frt_stream_handle(ctx, 0);
+            expect(frt_stream_host_func(live, Some(throw), null_mut()), FRT_OK);
+            expect(frt_stream_sync(ctx, 0), FRT_ERR_BACKEND);
+            expect(frt_stream_sync(ctx, 0), FRT_OK);
+            type Record = unsafe extern "C" fn(*mut c_void, *mut c_void);
+            type Unwind = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+            let record = std::mem::transmute::<Unwind, Record>(record);
+            let (g, b) = (graph(ctx, 0), buffer(ctx, 1));
+            expect(
+                frt_graph_capture(g, 1, Some(record), null_mut()),
+                FRT_ERR_CAPTURE,
+            );
+            capture_fill(ctx, g, 1, b, 2);
+            expect(frt_graph_replay(g, 1, 0), FRT_OK);
+            assert_eq!(read(ctx, b), [2]);
+        }
+    });
+}
+
+#[test]
 fn calls_on_its_own_context_are_refused_and_change_nothing() {
     on_each_backend(|ctx| {
         // SAFETY: as for C.

@@ -8,10 +8,9 @@ use flashrt_capi::*;
 const PARTS: usize = 7;
 
 /// One context with objects that lean on each other; destroys them in the order given.
-fn destroy_in(order: &[usize]) {
+fn destroy_in(ctx: frt_ctx, order: &[usize]) {
     // SAFETY: as for C; destroyed handles are used on purpose.
     unsafe {
-        let ctx = cpu();
         let (a, b) = (buffer(ctx, 4), buffer(ctx, 4));
         let (donor, g) = (graph(ctx, 0), graph(ctx, 1));
         capture_fill(ctx, donor, 1, a, 1);
@@ -58,14 +57,14 @@ fn destroy_in(order: &[usize]) {
     }
 }
 
-/// Calls `f` with every order of `left`, behind `order`.
-fn permute(order: &mut Vec<usize>, left: &mut Vec<usize>, f: &impl Fn(&[usize])) {
+/// Every order of `left`, behind `order`.
+fn permute(order: &mut Vec<usize>, left: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
     if left.is_empty() {
-        return f(order);
+        all.push(order.clone());
     }
     for i in 0..left.len() {
         order.push(left.remove(i));
-        permute(order, left, f);
+        permute(order, left, all);
         left.insert(i, order.pop().unwrap());
     }
 }
@@ -74,5 +73,21 @@ fn permute(order: &mut Vec<usize>, left: &mut Vec<usize>, f: &impl Fn(&[usize]))
 fn all_orders_of_destruction() {
     // One thread for each context: 5040 of them need no pool.
     std::env::set_var("FLASHRT_THREADS", "1");
-    permute(&mut Vec::new(), &mut (0..PARTS).collect(), &destroy_in);
+    let mut orders = Vec::new();
+    permute(&mut Vec::new(), &mut (0..PARTS).collect(), &mut orders);
+    assert_eq!(orders.len(), 5040);
+    for order in &orders {
+        destroy_in(cpu(), order);
+    }
+    // A context on a GPU takes its time: some of the orders.
+    for order in orders.iter().step_by(47) {
+        // SAFETY: as for C.
+        let ctx = unsafe { frt_ctx_create_with(FRT_BACKEND_CUDA, 0) };
+        if ctx.is_null() {
+            println!("skipped on cuda: {}", last());
+            break;
+        }
+        println!("on cuda too");
+        destroy_in(ctx, order);
+    }
 }

@@ -5,7 +5,7 @@ use super::context::{self, Child, ContextObject};
 use super::foreign_code::{self, Inside};
 use super::{failed, frt_buffer, frt_ctx, frt_graph, frt_shape_key, lock, name, stream};
 use crate::handles::{get, need, Object};
-use crate::status::{panic_text, Failure};
+use crate::status::{discard, panic_text, Failure};
 use flashrt_exec::{
     BackendKind, CaptureOptions, CapturePhase, Error, Executable, Graph, Recorder, ShapeKey,
     StreamId,
@@ -115,8 +115,7 @@ pub(super) unsafe fn capture(
         });
         outcome.map_err(|payload| {
             let reason = format!("the record callback panicked: {}", panic_text(&*payload));
-            // Its own drop may panic too.
-            std::mem::forget(payload);
+            discard(payload);
             Error::Capture {
                 graph: graph.name().into(),
                 key,

@@ -2,9 +2,10 @@
 
 use super::foreign_code::{self, Inside};
 use super::{failed, frt_ctx, stream};
-use crate::status::{Failure, FRT_ERR_BACKEND};
+use crate::status::{discard, panic_text, Failure, FRT_ERR_BACKEND};
 use flashrt_exec::{Error, HostKernel, Pool, StreamId};
 use std::ffi::{c_int, c_void};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 /// What C passes.
 pub(super) type Function = unsafe extern "C" fn(user: *mut c_void);
@@ -22,10 +23,16 @@ unsafe impl Send for Kernel {}
 
 impl HostKernel for Kernel {
     fn run(&self, _: &Pool) {
-        foreign_code::run(self.context, Inside::HostFunction, || {
+        let outcome = foreign_code::run(self.context, Inside::HostFunction, || {
             // SAFETY: the caller of `enqueue` promises that it may be called with this argument while it can run.
-            unsafe { (self.function)(self.user) }
-        })
+            catch_unwind(AssertUnwindSafe(|| unsafe { (self.function)(self.user) }))
+        });
+        if let Err(payload) = outcome {
+            // On as a plain text: what else it carries stays out of the streams.
+            let text = panic_text(&*payload).to_owned();
+            discard(payload);
+            resume_unwind(Box::new(text));
+        }
     }
 }
 
