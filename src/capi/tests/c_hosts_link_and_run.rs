@@ -18,6 +18,27 @@ fn prefix() -> &'static Path {
     })
 }
 
+/// Flags by pkg-config, or `None` where there is none: the other ways to link are tested without it.
+fn pkg_config(arguments: &[&str]) -> Option<Vec<String>> {
+    if !c::is_there("pkg-config") {
+        eprintln!("no pkg-config here: left out");
+        return None;
+    }
+    Some(c::pkg_config(prefix(), arguments))
+}
+
+/// Flags by hand.
+fn flags(words: &[&str]) -> Vec<String> {
+    let prefix = prefix().display();
+    let mut flags = vec![format!("-I{prefix}/include"), format!("-L{prefix}/lib")];
+    flags.extend(
+        words
+            .iter()
+            .map(|word| word.replace("PREFIX", &prefix.to_string())),
+    );
+    flags
+}
+
 /// Compiles `source` with each compiler, links it with `flags`, runs it, and finds its last word. Its program, for further questions.
 fn host(source: &str, name: &str, flags: &[String]) -> std::path::PathBuf {
     let program = c::folder(name).join("host");
@@ -53,7 +74,9 @@ fn needed(program: &Path) -> Vec<String> {
 
 #[test]
 fn c_and_cpp_hosts_link_by_pkg_config() {
-    let flags = c::pkg_config(prefix(), &["--cflags", "--libs", "flashrt"]);
+    let Some(flags) = pkg_config(&["--cflags", "--libs", "flashrt"]) else {
+        return;
+    };
     for source in ["host.c", "host.cpp"] {
         let program = host(source, &format!("pkg-config-{source}"), &flags);
         assert!(needed(&program).contains(&"libflashrt.so.0".to_string()));
@@ -62,29 +85,25 @@ fn c_and_cpp_hosts_link_by_pkg_config() {
 
 #[test]
 fn a_host_links_by_the_names_of_the_published_libraries() {
-    let flags = c::pkg_config(
-        prefix(),
-        &[
-            "--cflags",
-            "--libs",
-            "flashrt_exec",
-            "flashrt_runtime",
-            "capsule_core",
-        ],
-    );
-    for name in ["-lflashrt_exec", "-lflashrt_runtime", "-lcapsule_core"] {
+    let names = ["-lflashrt_exec", "-lflashrt_runtime", "-lcapsule_core"];
+    host("host.c", "published-names-by-hand", &flags(&names));
+    let packages = [
+        "--cflags",
+        "--libs",
+        "flashrt_exec",
+        "flashrt_runtime",
+        "capsule_core",
+    ];
+    let Some(flags) = pkg_config(&packages) else {
+        return;
+    };
+    for name in names {
         assert!(
             flags.iter().any(|flag| flag == name),
             "{flags:?} lacks {name}"
         );
     }
     host("host.c", "published-names", &flags);
-
-    // The same without pkg-config.
-    let folder = |name: &str, flag: &str| format!("{flag}{}", prefix().join(name).display());
-    let mut flags = vec![folder("include", "-I"), folder("lib", "-L")];
-    flags.extend(["-lflashrt_exec", "-lflashrt_runtime", "-lcapsule_core"].map(String::from));
-    host("host.c", "published-names-by-hand", &flags);
 }
 
 /// A program that was linked before names the published files; the loader must take all three for one library.
@@ -143,19 +162,82 @@ fn a_program_that_asks_for_the_published_files_gets_one_library() {
 
 #[test]
 fn c_and_cpp_hosts_link_statically() {
-    let mut flags = c::pkg_config(prefix(), &["--cflags", "flashrt"]);
-    flags.extend(c::pkg_config(
-        prefix(),
-        &["--variable=static_libs", "flashrt"],
-    ));
-    for source in ["host.c", "host.cpp"] {
-        let program = host(source, &format!("static-{source}"), &flags);
-        assert!(
-            !needed(&program).iter().any(|name| name.contains("flashrt")),
-            "{:?}",
-            needed(&program)
-        );
+    let system = [
+        "PREFIX/lib/libflashrt.a",
+        "-lgcc_s",
+        "-lutil",
+        "-lrt",
+        "-lpthread",
+        "-lm",
+        "-ldl",
+    ];
+    let mut ways = vec![flags(&system)];
+    if let Some(mut flags) = pkg_config(&["--cflags", "flashrt"]) {
+        flags.extend(c::pkg_config(
+            prefix(),
+            &["--variable=static_libs", "flashrt"],
+        ));
+        ways.push(flags);
     }
+    for (way, flags) in ways.iter().enumerate() {
+        for source in ["host.c", "host.cpp"] {
+            let program = host(source, &format!("static-{way}-{source}"), flags);
+            let names = needed(&program);
+            assert!(
+                !names.iter().any(|name| name.contains("flashrt")),
+                "{names:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_programs_of_the_documentation_build_and_run() {
+    let folder = c::folder("documentation");
+    let page = std::fs::read_to_string(c::here("../../docs/c_abi.md")).unwrap();
+    let mut names = Vec::new();
+    for code in page.split("```c\n").skip(1) {
+        let code = code.split("```").next().unwrap_or_default();
+        let name = code
+            .strip_prefix("/* ")
+            .and_then(|rest| rest.split_once(" */"))
+            .expect("a program names its file")
+            .0;
+        std::fs::write(folder.join(name), code).unwrap();
+        names.push(name);
+    }
+    assert_eq!(names, ["host.c", "producer.c", "open.c"]);
+
+    let build = |source: &str, output: &str, more: &[&str]| {
+        let mut compiler = c::compilers(false).remove(0);
+        let mut words = vec!["-lflashrt_runtime", "-lflashrt_exec", "-ldl"];
+        words.extend(more);
+        compiler
+            .current_dir(&folder)
+            .arg(source)
+            .arg("-xnone")
+            .args(flags(&words))
+            .args(["-o", output]);
+        c::run(&mut compiler);
+    };
+    let said = |program: &str| {
+        let mut command = Command::new(folder.join(program));
+        c::run(
+            command
+                .current_dir(&folder)
+                .env("LD_LIBRARY_PATH", prefix().join("lib")),
+        )
+    };
+    build("host.c", "host", &[]);
+    assert_eq!(said("host"), "42");
+    build("producer.c", "libproducer.so", &["-shared", "-fPIC"]);
+    build("open.c", "open", &[]);
+    let opened = said("open");
+    assert!(
+        opened.starts_with("frt-runtime-identity-v1\nmodel=halves\n")
+            && opened.ends_with("\n-0.5 2"),
+        "{opened}"
+    );
 }
 
 /// The checks of the ROS part run the same against the prefix that colcon installs, where CMake is always there.
