@@ -330,7 +330,8 @@ int cap_fire(cap_ctx ctx, const struct cap_stage *stage);
 // `schedule` is null or points to a schedule with its stages and pairs; `failed` is null or points to an `int`.
 int cap_drive_tick(cap_ctx ctx, const struct cap_schedule *schedule, uint64_t clock, int *failed);
 
-// Submits an upload of `n` bytes to the start of `dst`. More than `dst` holds is `CAP_ERR_ARG`. Takes no memory and no lock.
+// Submits an upload of `n` bytes to the start of `dst`. More than `dst` holds is `CAP_ERR_ARG`; for 0 bytes there is nothing to
+// submit. Takes no memory and no lock.
 //
 // Safety:
 // `dst` is null or a buffer of the context's backend; `src` is null or points to `n` bytes that stay as they are until the

@@ -588,7 +588,8 @@ pub unsafe extern "C" fn cap_drive_tick(
     })
 }
 
-/// Submits an upload of `n` bytes to the start of `dst`. More than `dst` holds is `CAP_ERR_ARG`. Takes no memory and no lock.
+/// Submits an upload of `n` bytes to the start of `dst`. More than `dst` holds is `CAP_ERR_ARG`; for 0 bytes there is nothing to
+/// submit. Takes no memory and no lock.
 ///
 /// # Safety
 /// `dst` is null or a buffer of the context's backend; `src` is null or points to `n` bytes that stay as they are until the

@@ -51,8 +51,10 @@ pub(super) unsafe fn swap(
     if n > room {
         return Err(call.arg(format_args!("{n} bytes into a buffer of {room}")));
     }
-    // SAFETY: the caller promises `n` bytes at `src`; the buffer holds as many.
-    unsafe { backend.upload(call, dst, src, n, stream)? };
+    if n > 0 {
+        // SAFETY: the caller promises `n` bytes at `src`; the buffer holds as many.
+        unsafe { backend.upload(call, dst, src, n, stream)? };
+    }
     Ok(0)
 }
 
