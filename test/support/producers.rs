@@ -1,7 +1,8 @@
 //! The example producers, built for tests, and what they must answer.
 //!
 //! Included by path by tests of several crates. C: `cc` against the headers of the checkout and the library of this build.
-//! Rust: cargo's example `rust_producer`, with the profile of the running test.
+//! Rust: cargo's example `rust_producer`, with the profile of the running test. A third one is the C producer with the
+//! library inside, which shows the published execution symbols only.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -17,7 +18,15 @@ fn root() -> PathBuf {
         .unwrap()
 }
 
+/// Execution symbols that every library of the interface has. Ours has more.
+const PUBLISHED: &str = "frt_ctx_create frt_ctx_destroy frt_ctx_stream frt_ctx_wrap_stream frt_ctx_event frt_event_destroy \
+    frt_event_record frt_stream_wait frt_buffer_alloc frt_buffer_wrap frt_buffer_dptr frt_buffer_bytes frt_buffer_name \
+    frt_buffer_copy frt_graph_create frt_graph_destroy frt_graph_capture frt_graph_adopt frt_graph_bind frt_graph_replay \
+    frt_graph_has_variant frt_graph_evict frt_graph_evict_lru frt_graph_variant_count frt_plan_create frt_plan_destroy \
+    frt_plan_add frt_plan_after frt_plan_execute frt_plan_sync frt_model_runtime_open_v1";
+
 struct Built {
+    published: PathBuf,
     c: PathBuf,
     rust: PathBuf,
 }
@@ -63,19 +72,33 @@ fn built() -> &'static Built {
         let library = folder.join("libflashrt.so.0");
         std::fs::copy(profile.join("libflashrt_capi.so"), &library).unwrap();
         let c = folder.join("libtoy_policy.so");
-        run(Command::new("cc")
-            .args([
+        let toy = |out: &Path| {
+            let mut cc = Command::new("cc");
+            cc.args([
                 "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-shared", "-fPIC",
             ])
-            .args(["-fvisibility=hidden", "-o"])
-            .arg(&c)
+            .arg("-o")
+            .arg(out)
             .arg(root().join("src/capi/examples/c_producer/toy_policy.c"))
             .arg("-I")
-            .arg(root().join("src/capi/include"))
-            .arg(format!("-L{}", folder.display()))
-            .args(["-l:libflashrt.so.0", "-lm"])
+            .arg(root().join("src/capi/include"));
+            cc
+        };
+        run(toy(&c)
+            .arg("-fvisibility=hidden")
+            .arg(&library)
+            .arg("-lm")
             .arg(format!("-Wl,-rpath,{}", folder.display())));
+        let published = folder.join("libpublished.so");
+        let map = folder.join("published.map");
+        let names = PUBLISHED.replace(' ', "; ");
+        std::fs::write(&map, format!("{{ global: {names}; local: *; }};")).unwrap();
+        run(toy(&published)
+            .arg(profile.join("libflashrt_capi.a"))
+            .arg(format!("-Wl,--version-script={}", map.display()))
+            .args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]));
         Built {
+            published,
             c,
             rust: profile.join("examples/librust_producer.so"),
         }
@@ -87,9 +110,11 @@ fn built() -> &'static Built {
 pub enum Which {
     C,
     Rust,
+    /// The C one, with an execution library of published symbols only.
+    Published,
 }
 
-/// Both.
+/// Both languages.
 pub const BOTH: [Which; 2] = [Which::C, Which::Rust];
 /// Every plan that they know.
 pub const PLANS: [&str; 4] = ["graph", "opaque", "mixed", "step"];
@@ -105,6 +130,7 @@ impl Library {
         let from = match which {
             Which::C => &built().c,
             Which::Rust => &built().rust,
+            Which::Published => &built().published,
         };
         let number = NEXT.fetch_add(1, Relaxed);
         let path = built()

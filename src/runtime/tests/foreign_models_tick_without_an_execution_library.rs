@@ -283,13 +283,17 @@ fn payloads_of_a_wrong_kind_or_size_do_not_reach_the_producer() {
 #[test]
 fn verbs_that_a_model_lacks_answer_unsupported() {
     let native = Native::fixture();
-    let mut set = live(&native, "step");
+    let mut set = live(&native, "verbs-null");
+    let e = put(&mut set, &[0.0; 4]).unwrap_err();
     assert!(
-        set.prepare("g", 0).unwrap_err().is_not_found(),
-        "no such graph"
+        e.is_unsupported() && e.to_string().contains("set_input"),
+        "{e}"
     );
+    let e = tick(&mut set).unwrap_err();
+    assert!(e.to_string().contains("no text (no last_error)"), "{e}");
+
     let native = Native::fixture();
-    let mut opaque = live(&native, "size-128");
-    assert!(opaque.evict("g", 0).unwrap_err().is_not_found());
-    assert!(!opaque.has_variant("g", 0).is_ok_and(|v| v));
+    let mut set = live(&native, "step");
+    assert!(set.prepare("g", 0).unwrap_err().is_not_found());
+    assert!(set.evict("g", 0).unwrap_err().is_not_found());
 }

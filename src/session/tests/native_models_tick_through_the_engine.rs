@@ -174,6 +174,39 @@ fn capsules_of_the_declared_regions_restore_exactly() {
 }
 
 #[test]
+fn an_execution_library_without_uploads_keeps_its_capsules_in_device_memory() {
+    let library = Library::of(Which::Published);
+    let mut robot = Robot::active(&library, "graph");
+    robot.tick(1);
+    robot.oracle.tick();
+    let take = |tier| {
+        robot.call(Command::Snapshot {
+            name: Some("here".into()),
+            tier: Some(tier),
+            overwrite: false,
+            exclude: Vec::new(),
+        })
+    };
+    let host = take(Tier::Host);
+    assert_ne!(host.code, ResultCode::Ok);
+    assert!(
+        host.message.contains("frt_buffer_download"),
+        "{}",
+        host.message
+    );
+    assert_eq!(take(Tier::Device).code, ResultCode::Ok);
+    let kept = robot.oracle.clone();
+    let first = robot.tick(2);
+    robot.ok(restore("here"));
+    robot.oracle = kept;
+    assert_eq!(robot.tick(2), first);
+    assert_eq!(robot.oracle.tick(), first);
+    robot.ok(Command::Reset { keep_prompt: false });
+    robot.oracle.noise = Oracle::new(2).noise;
+    assert_eq!(robot.tick(3), robot.oracle.tick());
+}
+
+#[test]
 fn describe_and_status_name_library_execution_library_and_closure() {
     let library = Library::of(Which::C);
     let (robot, d) = Robot::configured(&library, "{plan: mixed}", "{mode: trigger}").unwrap();

@@ -137,7 +137,7 @@ static int get_output(void* self, uint32_t port, void* out, uint64_t room, uint6
 static int step(void* self) {
   world* w = self;
   if (is("step-stub") || is("graph-step-stub")) return -3;
-  if (is("step-fails")) return -6;
+  if (is("step-fails") || is("verbs-null")) return -6;
   if (is("step-positive")) return 3;
   for (int i = 0; i < 4; i++) w->values[i] += 1;
   w->steps++;
@@ -220,6 +220,10 @@ int frt_model_runtime_open_v1(const char* config, model_v1** out) {
   if (is("update-3")) ports[0].update = 3;
   if (is("staged-in")) m->verbs.set_input = 0;
   if (is("staged-out")) m->verbs.get_output = 0;
+  if (is("verbs-null")) {
+    ports[0].update = 2, m->n_ports = 1;
+    m->verbs = (verbs_v1){48, 0, 0, 0, 0, step, 0};
+  }
   if (is("verbs-40")) m->verbs.size = 40;
   if (is("verbs-40-bare")) m->verbs.size = 40, m->n_ports = 0;
   if (is("identity-null")) e->identity = 0;

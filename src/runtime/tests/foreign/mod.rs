@@ -79,10 +79,14 @@ impl Native {
         Native::copy_of(fixture())
     }
 
+    /// The fixture's configuration for a case.
+    pub fn config(&self, case: &str) -> String {
+        format!(r#"{{"case": "{case}", "log": "{}"}}"#, self.log.display())
+    }
+
     /// Opens the fixture's case.
     pub fn open(&self, case: &str) -> Result<ForeignModel, Error> {
-        let config = format!(r#"{{"case": "{case}", "log": "{}"}}"#, self.log.display());
-        ForeignLibrary::open(&self.library, &config)
+        ForeignLibrary::open(&self.library, &self.config(case))
     }
 
     /// How often the library wrote this line.
