@@ -1,6 +1,8 @@
 //! Foreign models of any content below an override and a wrap.
 #![no_main]
 
+#[path = "../../tests/fuzz_short_runs/foreign_base.rs"]
+mod foreign_base;
 #[path = "../../tests/fuzz_short_runs/input.rs"]
 mod input;
 #[path = "../../tests/fuzz_short_runs/model_override.rs"]

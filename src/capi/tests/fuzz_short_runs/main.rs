@@ -8,7 +8,9 @@ mod capsule_support;
 mod capsule_blob;
 mod capsule_calls;
 mod exec_calls;
+mod foreign_base;
 mod input;
+mod model_adopt;
 mod model_override;
 mod owner;
 mod runtime_builder;
@@ -59,8 +61,13 @@ fn any_calls_of_the_runtime_builder_are_answered() {
 }
 
 #[test]
-fn any_foreign_model_is_refused_or_given_back_once() {
-    inputs(30_000, 400, model_override::run);
+fn any_foreign_base_is_refused_or_given_back_once() {
+    inputs(30_000, 500, model_override::run);
+}
+
+#[test]
+fn any_foreign_model_is_refused_or_run_and_given_back_once() {
+    inputs(10_000, 500, model_adopt::run);
 }
 
 #[test]
