@@ -75,9 +75,9 @@ typedef struct {
 } world;
 
 static char g_case[64], g_log[512];
-static int64_t dims1[1] = {4};
+static int64_t dims1[1] = {4}, dims2[2] = {1, 4}, dims4[4] = {1, 2, 2, 3};
 static uint32_t zero_dep[1] = {0}, later_dep[1] = {7}, twice_dep[2] = {0, 0};
-static port_desc ports[3];
+static port_desc ports[4];
 static graph_desc graphs[2] = {{"context", (void*)16, 0, 0, 0, 0}, {"action", (void*)32, 0, 0, 0, 0}};
 static buffer_desc buffers[1] = {{"memory", (void*)48, 64, 4, 0}};
 static region_desc regions[1] = {{"memory", (void*)48, 0, 64, 3, 0}};
@@ -121,7 +121,8 @@ static int set_input(void* self, uint32_t port, const void* data, uint64_t bytes
   (void)stream;
   if (is("input-positive")) return 7;
   if (is("input-shape") || has("text-")) return -4;
-  if (port == 0 && bytes == 16) memcpy(((world*)self)->values, data, 16);
+  (void)port;
+  if (bytes == 16) memcpy(((world*)self)->values, data, 16);
   return 0;
 }
 static int get_output(void* self, uint32_t port, void* out, uint64_t room, uint64_t* written, int stream) {
@@ -139,8 +140,9 @@ static int step(void* self) {
   if (is("step-stub") || is("graph-step-stub")) return -3;
   if (is("step-fails") || is("verbs-null")) return -6;
   if (is("step-positive")) return 3;
-  for (int i = 0; i < 4; i++) w->values[i] += 1;
   w->steps++;
+  if (is("robot-fails-later") && w->steps == 2) return -1;
+  for (int i = 0; i < 4; i++) w->values[i] += 1;
   return 0;
 }
 static int prepare(void* self, uint32_t graph, uint64_t key) { (void)self, (void)graph, (void)key; return -2; }
@@ -220,6 +222,18 @@ int frt_model_runtime_open_v1(const char* config, model_v1** out) {
   if (is("update-3")) ports[0].update = 3;
   if (is("staged-in")) m->verbs.set_input = 0;
   if (is("staged-out")) m->verbs.get_output = 0;
+  if (has("robot")) {
+    /* What a node needs: cameras, joints, a chunk. */
+    ports[0] = (port_desc){"images", 1, 0, 2, 0, 1, 1, dims4, 4, 0, 0, 0, 0};
+    ports[1] = (port_desc){"state", 3, 1, 0, 0, 1, 1, dims1, 1, 0, 0, 0, 0};
+    ports[2] = (port_desc){"actions", 4, 1, 0, 1, 1, 0, dims2, 2, 0, 0, 0, 16};
+    m->n_ports = 3;
+    if (is("robot-needs-more")) ports[3] = (port_desc){"force", 7, 1, 0, 0, 1, 1, dims1, 1, 0, 0, 0, 0}, m->n_ports = 4;
+    if (is("robot-half-actions")) ports[2].dtype = 2;
+    if (is("robot-flat-actions")) ports[2].shape = dims1, ports[2].rank = 1;
+    if (is("robot-swap-images")) ports[0].update = 0;
+    if (is("robot-no-actions")) m->n_ports = 2;
+  }
   if (is("verbs-null")) {
     ports[0].update = 2, m->n_ports = 1;
     m->verbs = (verbs_v1){48, 0, 0, 0, 0, step, 0};
@@ -231,7 +245,7 @@ int frt_model_runtime_open_v1(const char* config, model_v1** out) {
   if (is("nothing-to-run")) m->verbs.step = 0;
   if (has("graph-")) e->graphs = graphs, e->n_graphs = 2, m->stages = stages, m->n_stages = 2, e->ctx = (void*)8;
   graphs[0].handle = is("graph-handle-null") ? 0 : (void*)16;
-  if (is("graph-no-step")) m->verbs.step = 0;
+  if (has("graph-no-step")) m->verbs.step = 0;
   if (is("graph-range")) stages[0].graph = 2;
   if (is("graph-later")) stages[1].after = later_dep;
   if (is("graph-after-null")) stages[1].after = 0;

@@ -31,11 +31,16 @@ pub fn compile(source: &Path, out: &Path, extra: &[String]) {
     std::fs::rename(&partial, out).unwrap();
 }
 
+/// The checkout.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// The fixture, compiled once a test binary.
 fn fixture() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/fixture.c");
+        let source = root().join("src/runtime/tests/foreign/fixture.c");
         let out = scratch().join(format!("libfixture-{}.so", std::process::id()));
         compile(&source, &out, &[]);
         out
@@ -46,7 +51,7 @@ fn fixture() -> &'static Path {
 pub fn export_fixture() -> Native {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign/fixture.c");
+        let source = root().join("src/runtime/tests/foreign/fixture.c");
         let out = scratch().join(format!("libexport-{}.so", std::process::id()));
         compile(&source, &out, &["-DEXPORT_ONLY".to_owned()]);
         out
