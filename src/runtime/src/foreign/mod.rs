@@ -217,7 +217,6 @@ fn call_factory(scope: &Scope, config: &CString) -> Result<Object, Fault> {
 ///
 /// # Errors
 /// [`Error::Foreign`] with the rule that the object breaks.
-#[allow(clippy::missing_safety_doc)] // it has one
 pub unsafe fn adopt(object: *const frt_model_runtime_v1) -> Result<ForeignModel, Error> {
     let object = Object::Model(object);
     // SAFETY: the caller's promise.
