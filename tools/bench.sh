@@ -57,6 +57,8 @@ bench() {
   measure pipeline target/release/flashrt bench pipeline --config "$config" --count "$count" --json
   measure capsule target/release/flashrt bench capsule --config "$config" --count "$count" --json
   measure memory target/release/flashrt bench memory --config "$config" --count "$ticks" --json
+  # Replay through the C ABI against the same operations called directly.
+  measure abi cargo bench --locked --quiet --package flashrt-capi --bench replay_abi
   [ "${BENCH_ALL:-0}" = 0 ] || cargo bench --locked --workspace --benches 2>&1 | tee "$out/criterion.txt"
 }
 
