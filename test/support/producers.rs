@@ -25,7 +25,19 @@ const PUBLISHED: &str = "frt_ctx_create frt_ctx_destroy frt_ctx_stream frt_ctx_w
     frt_graph_has_variant frt_graph_evict frt_graph_evict_lru frt_graph_variant_count frt_plan_create frt_plan_destroy \
     frt_plan_add frt_plan_after frt_plan_execute frt_plan_sync frt_model_runtime_open_v1";
 
+/// The C producer with the other factory alone: its export, without ports and plan.
+const EXPORT: &str = "#define frt_model_runtime_open_v1 open_model
+#include \"toy_policy.c\"
+EXPORT int frt_runtime_open_v1(const char* config_json, frt_runtime_export_v1** out) {
+  frt_model_runtime_v1* model = NULL;
+  int code = open_model(config_json, &model);
+  *out = model ? (frt_runtime_export_v1*)model->exp : NULL;
+  return code;
+}
+";
+
 struct Built {
+    export: PathBuf,
     published: PathBuf,
     c: PathBuf,
     rust: PathBuf,
@@ -72,19 +84,20 @@ fn built() -> &'static Built {
         let library = folder.join("libflashrt.so.0");
         std::fs::copy(profile.join("libflashrt_capi.so"), &library).unwrap();
         let c = folder.join("libtoy_policy.so");
-        let toy = |out: &Path| {
+        let toy_source = root().join("src/capi/examples/c_producer/toy_policy.c");
+        let toy = |source: &Path, out: &Path| {
             let mut cc = Command::new("cc");
             cc.args([
                 "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-shared", "-fPIC",
             ])
             .arg("-o")
             .arg(out)
-            .arg(root().join("src/capi/examples/c_producer/toy_policy.c"))
+            .arg(source)
             .arg("-I")
             .arg(root().join("src/capi/include"));
             cc
         };
-        run(toy(&c)
+        run(toy(&toy_source, &c)
             .arg("-fvisibility=hidden")
             .arg(&library)
             .arg("-lm")
@@ -93,11 +106,22 @@ fn built() -> &'static Built {
         let map = folder.join("published.map");
         let names = PUBLISHED.replace(' ', "; ");
         std::fs::write(&map, format!("{{ global: {names}; local: *; }};")).unwrap();
-        run(toy(&published)
+        run(toy(&toy_source, &published)
             .arg(profile.join("libflashrt_capi.a"))
             .arg(format!("-Wl,--version-script={}", map.display()))
             .args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]));
+        let export = folder.join("libexport.so");
+        let export_source = folder.join("export.c");
+        std::fs::write(&export_source, EXPORT).unwrap();
+        run(toy(&export_source, &export)
+            .arg("-I")
+            .arg(root().join("src/capi/examples/c_producer"))
+            .arg("-fvisibility=hidden")
+            .arg(&library)
+            .arg("-lm")
+            .arg(format!("-Wl,-rpath,{}", folder.display())));
         Built {
+            export,
             published,
             c,
             rust: profile.join("examples/librust_producer.so"),
@@ -112,6 +136,8 @@ pub enum Which {
     Rust,
     /// The C one, with an execution library of published symbols only.
     Published,
+    /// The C one's export alone.
+    Export,
 }
 
 /// Both languages.
@@ -131,6 +157,7 @@ impl Library {
             Which::C => &built().c,
             Which::Rust => &built().rust,
             Which::Published => &built().published,
+            Which::Export => &built().export,
         };
         let number = NEXT.fetch_add(1, Relaxed);
         let path = built()

@@ -88,6 +88,18 @@ fn describe_shows_the_declaration_of_a_model_that_the_node_cannot_run() {
 }
 
 #[test]
+fn describe_shows_an_export_and_refuses_to_run_it() {
+    let d = deployment(Which::Export, "{}");
+    let out = flashrt(&["describe"], &d, &[]);
+    assert_eq!(out.status.code(), Some(1));
+    let shown = text(&out.stdout);
+    for word in ["export without ports", "toy_policy_c", "rollout", "context"] {
+        assert!(shown.contains(word), "no {word} in\n{shown}");
+    }
+    assert!(text(&out.stderr).contains("the node cannot run it"));
+}
+
+#[test]
 fn verify_says_why_it_has_nothing_to_verify() {
     let d = deployment(Which::C, "{}");
     let out = flashrt(&["verify"], &d, &[]);
