@@ -7,8 +7,8 @@ use flashrt_models::pi05::Pi05Options;
 use flashrt_runtime as runtime;
 use flashrt_runtime::{
     Direction, ForeignFault, ForeignLibrary, ForeignProducer, HostFields, ImageView, InputData,
-    LiveSet, Modality, Model, PlanId, PortDType, PortDecl, PortId, StageId, StateClass, Update,
-    HOST_STATE_NAME,
+    Layout, LiveSet, Modality, Model, PlanId, PortDType, PortDecl, PortId, StageId, StateClass,
+    Update, HOST_STATE_NAME,
 };
 
 use crate::code::{ResultCode, SessionError};
@@ -187,6 +187,27 @@ fn find_ports(first: &LiveSet, is_native: bool) -> Result<Ports, SessionError> {
     })
 }
 
+/// Views, height and width of an image port with fixed dimensions and three channels. One image alone is one view.
+fn image_shape(p: &PortDecl) -> Option<[usize; 3]> {
+    let at = |i: usize| {
+        p.shape
+            .get(i)
+            .and_then(|d| usize::try_from(*d).ok())
+            .filter(|d| *d > 0)
+    };
+    let (rank, shape, channels) = match p.layout {
+        Layout::Hwc => (3, [Some(1), at(0), at(1)], at(2)),
+        Layout::Chw => (3, [Some(1), at(1), at(2)], at(0)),
+        Layout::Nchw => (4, [at(0), at(2), at(3)], at(1)),
+        _ => (4, [at(0), at(1), at(2)], at(3)),
+    };
+    let [views, height, width] = shape;
+    (p.shape.len() == rank && channels == Some(3))
+        .then_some(())
+        .and(views.zip(height).zip(width))
+        .map(|((views, height), width)| [views, height, width])
+}
+
 /// What the node cannot feed or read is refused now, not in a tick.
 fn check_native_ports(
     set: &LiveSet,
@@ -223,15 +244,13 @@ fn check_native_ports(
             return Err(refuse(p, text));
         }
     }
-    let p = &all[images.0];
-    if !matches!(p.shape.first(), Some(1..)) {
-        return Err(refuse(
-            p,
-            format!(
-                "has shape {:?}, expected the number of views first",
-                p.shape
-            ),
-        ));
+    if image_shape(&all[images.0]).is_none() {
+        let p = &all[images.0];
+        let text = format!(
+            "has layout {} and shape {:?}, expected views, height, width and 3 channels",
+            p.layout, p.shape
+        );
+        return Err(refuse(p, text));
     }
     let fed = [Some(images), Some(state), prompt];
     for (i, p) in all.iter().enumerate() {
@@ -487,7 +506,7 @@ fn describe(config: &Config, model: &Model, ports: &Ports, facts: Facts) -> Core
     let set = &model.sets[0];
     let shape = |port: PortId| set.ports()[port.0].shape.clone();
     let dim = |shape: &[i64], at: usize| shape.get(at).copied().unwrap_or(0).max(0) as usize;
-    let images = shape(ports.images);
+    let [views, height, width] = image_shape(&set.ports()[ports.images.0]).unwrap_or_default();
     let actions = shape(ports.actions.id);
     let topics = |id: PortId| match id {
         id if id == ports.images => config.images.iter().map(|v| v.topic.clone()).collect(),
@@ -559,11 +578,11 @@ fn describe(config: &Config, model: &Model, ports: &Ports, facts: Facts) -> Core
     };
     CoreInfo {
         description,
-        views: dim(&images, 0),
+        views,
         state_dim: dim(&shape(ports.state.id), 0),
         horizon: dim(&actions, 0),
         action_dim: dim(&actions, 1),
-        image_bytes: dim(&images, 1) * dim(&images, 2) * 3,
+        image_bytes: height * width * 3,
         has_prompt: ports
             .prompt
             .is_some_and(|p| set.ports()[p.0].direction == Direction::In),
