@@ -28,6 +28,9 @@ fn a_broken_export_is_refused_and_given_back() {
     assert!(e.contains("fingerprint"), "{e}");
     assert_eq!((native.count("release"), native.count("unload")), (1, 1));
     let native = foreign::export_fixture();
+    assert!(native.open("streams-null").is_err());
+    assert_eq!((native.count("release"), native.count("unload")), (1, 1));
+    let native = foreign::export_fixture();
     assert!(native.open("export-size").is_err());
     assert_eq!(native.count("release"), 0);
 }

@@ -33,7 +33,7 @@ fn a_producer_below_the_base_size_is_refused_and_never_touched_again() {
 #[test]
 fn an_object_that_cannot_be_given_back_keeps_its_library() {
     for (case, words) in [
-        ("abi-2", ["version 2", "expected 1"]),
+        ("abi-2", ["version 2", "expected version 1"]),
         ("no-release", ["no retain or no release", ""]),
     ] {
         let native = Native::fixture();
@@ -49,7 +49,9 @@ fn a_refused_object_is_given_back_once_and_its_library_leaves() {
     for case in [
         "ports-null",
         "fingerprint-off",
+        "export-null",
         "export-abi",
+        "no-retain",
         "plan-empty",
         "nothing-to-run",
     ] {

@@ -73,38 +73,58 @@ struct Head {
 }
 
 impl Object {
-    /// Version, size, and that a reference can be held.
+    /// Pointer, version and size: what must hold before a field is looked at.
     ///
     /// # Safety
     /// The object is null or what its `abi_version` and `struct_size` say, and stays so during the call.
     unsafe fn head(self) -> Result<Head, Fault> {
-        // SAFETY: the caller's promise; the checks come before the fields, which are read place by place: the object may be
-        // shorter than our struct behind `release`.
-        unsafe {
-            Ok(match self {
-                Object::Model(p) => {
-                    abi_read::check_model(p)?;
-                    Head {
-                        owner: addr_of!((*p).owner).read(),
-                        retain: addr_of!((*p).retain).read(),
-                        release: addr_of!((*p).release).read(),
-                    }
-                }
-                Object::Export(p) => {
-                    abi_read::check_export(p)?;
-                    Head {
-                        owner: addr_of!((*p).owner).read(),
-                        retain: addr_of!((*p).retain).read(),
-                        release: addr_of!((*p).release).read(),
-                    }
-                }
-            })
+        let (what, at, least) = match self {
+            Object::Model(p) => (
+                "model runtime",
+                p.cast::<u64>(),
+                abi::FRT_MODEL_RUNTIME_V1_BASE_SIZE,
+            ),
+            Object::Export(p) => (
+                "export",
+                p.cast(),
+                size_of::<frt_runtime_export_v1>() as u32,
+            ),
+        };
+        if at.is_null() || !at.is_aligned() {
+            return Err(Fault::object(format!(
+                "the {what} at {at:p} is null or not aligned"
+            )));
         }
+        // SAFETY: not null and aligned; both objects start with two u32.
+        let [version, size] = unsafe { at.cast::<[u32; 2]>().read() };
+        // Both interfaces have version 1.
+        if version != 1 || size < least {
+            return Err(Fault::object(format!(
+                "the {what} has version {version} and {size} bytes, expected version 1 and at least {least}"
+            )));
+        }
+        // SAFETY: `size` covers the fields up to `release` in both objects; places are read one by one, because the object may
+        // be shorter than our struct behind `release`.
+        Ok(unsafe {
+            match self {
+                Object::Model(p) => Head {
+                    owner: addr_of!((*p).owner).read(),
+                    retain: addr_of!((*p).retain).read(),
+                    release: addr_of!((*p).release).read(),
+                },
+                Object::Export(p) => Head {
+                    owner: addr_of!((*p).owner).read(),
+                    retain: addr_of!((*p).retain).read(),
+                    release: addr_of!((*p).release).read(),
+                },
+            }
+        })
     }
 
     /// Takes over the reference that the caller holds.
     ///
-    /// A failure means that version, size or functions are not those of the interface: then the reference cannot be given back.
+    /// A failure means that version or size are not those of the interface, or that there is no `release`: then the reference
+    /// cannot be given back.
     ///
     /// # Safety
     /// As [`Object::head`], and the caller owns one reference, which it gives away.
@@ -162,10 +182,15 @@ impl Object {
     pub(super) unsafe fn declared(self) -> Result<Declared, Fault> {
         // SAFETY: the caller's promise.
         unsafe {
-            self.head()?;
             match self {
-                Object::Export(exp) => export(exp),
-                Object::Model(model) => declared_model(model),
+                Object::Export(exp) => {
+                    abi_read::check_export(exp)?;
+                    export(exp)
+                }
+                Object::Model(model) => {
+                    abi_read::check_model(model)?;
+                    declared_model(model)
+                }
             }
         }
     }
@@ -176,7 +201,7 @@ fn no_release() -> Fault {
 }
 
 /// # Safety
-/// As [`Object::declared`], with the head checked.
+/// As [`Object::declared`], after `check_export`.
 unsafe fn export(exp: *const frt_runtime_export_v1) -> Result<Declared, Fault> {
     // SAFETY: the head says that the whole struct is there; it has no invalid byte patterns.
     let e = unsafe { exp.read() };
@@ -268,7 +293,7 @@ unsafe fn export(exp: *const frt_runtime_export_v1) -> Result<Declared, Fault> {
 }
 
 /// # Safety
-/// As [`Object::declared`], with the head checked.
+/// As [`Object::declared`], after `check_model`.
 unsafe fn declared_model(rt: *const frt_model_runtime_v1) -> Result<Declared, Fault> {
     // SAFETY: the caller's promise: the head says that the base is there, and what it points to is as it says.
     let (mut out, verbs, ports, stages, plan) = unsafe {
