@@ -117,6 +117,13 @@ void capsules_live_on_a_backend_of_the_hosts() {
   CHECK(cap_snapshot(ctx.get(), &bad, kTier, 0) == nullptr);
   CHECK(std::string(cap_last_error()).size() > 0);
 
+  // Another deployment.
+  cap_backend changed = backend;
+  changed.fingerprint = [](void *) -> std::uint64_t { return 1; };
+  cap_ctx other = cap_ctx_create(&changed);
+  CHECK(other && cap_restore_into(other, capsule, regions.data(), 2, 0) == CAP_ERR_FINGERPRINT);
+  cap_ctx_destroy(other);
+
   cap_capsule_drop(ctx.get(), capsule);
   cap_capsule_drop(ctx.get(), capsule); // dead: ignored
   memory.free(live);

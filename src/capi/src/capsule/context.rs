@@ -102,10 +102,13 @@ pub(super) fn capsule(
 ) -> Result<Arc<Capsule>, Failure> {
     let context = &need::<ContextHandle>(call, ctx.cast())?.0;
     let capsule = &need::<CapsuleHandle>(call, capsule.cast())?.0;
+    let capsule = capsule.clone();
     if !capsule.belongs_to(context) {
+        // Another deployment is the published answer where both would do.
+        capsule.check_fingerprint(call, context.backend)?;
         return Err(call.arg("the capsule belongs to another context"));
     }
-    Ok(capsule.clone())
+    Ok(capsule)
 }
 
 impl Context {

@@ -212,8 +212,8 @@ impl Capsule {
         self.context.backend
     }
 
-    fn check_fingerprint(&self, call: Call) -> Result<(), Failure> {
-        let now = self.backend().fingerprint();
+    pub(super) fn check_fingerprint(&self, call: Call, backend: Backend) -> Result<(), Failure> {
+        let now = backend.fingerprint();
         if now == self.fingerprint {
             return Ok(());
         }
@@ -376,7 +376,7 @@ pub(super) fn restore(
     let Some(origin) = &capsule.origin else {
         return Err(call.arg("a loaded capsule has no origin: cap_restore_into names the windows"));
     };
-    capsule.check_fingerprint(call)?;
+    capsule.check_fingerprint(call, capsule.backend())?;
     let bytes = capsule.bytes(call)?;
     capsule.copy_out(call, &bytes, origin, stream)?;
     Ok(0)
@@ -401,7 +401,7 @@ pub(super) unsafe fn restore_into(
     }
     // SAFETY: `place` checked the address, the caller promises the entries.
     let (windows, room) = unsafe { windows(call, dst, count)? };
-    capsule.check_fingerprint(call)?;
+    capsule.check_fingerprint(call, capsule.backend())?;
     for (i, (room, size)) in room.into_iter().zip(bytes.sizes()).enumerate() {
         if room < size {
             return Err(call.arg(format_args!(
