@@ -4,6 +4,7 @@
 #   thread   ThreadSanitizer
 # The library and Rust's standard library are instrumented as well; that takes the nightly toolchain with rust-src, which rustup adds when
 # it can. Without it `address` instruments the C side only and says so, and `thread` fails: half of the locks would be invisible.
+# Takes some 10 minutes and some GB in target/sanitize-*, which may be deleted.
 # Usage: sanitize.sh address|thread
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -27,7 +28,9 @@ rust_nightly() {
 cargo_instrumented() {
   local command=$1
   shift
-  CARGO_TARGET_DIR=$target RUSTFLAGS=-Zsanitizer=$kind \
+  # Instrumented programs are large: no more of them than needed.
+  CARGO_TARGET_DIR=$target CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only \
+    RUSTFLAGS=-Zsanitizer=$kind \
     cargo +nightly "$command" --locked -Zbuild-std --target "$triple" --package flashrt-capi "$@"
 }
 
