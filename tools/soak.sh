@@ -5,7 +5,7 @@
 #   demo    the arm for EPISODES=50, recorded and replayed offline
 #   sanitize  the C ABI under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer: tools/capi/sanitize.sh
 #   miri    unsafe Rust of exec, runtime and the C ABI in the Miri interpreter
-#   loom    every interleaving of the table of handles
+#   loom    interleavings of the table of handles and of the worker pool, by model check
 #   fuzz    every fuzz target, SECONDS_EACH=600: tools/fuzz.sh
 # sanitize and miri take a nightly toolchain, which rustup completes when it can.
 # Usage: soak.sh [PART...]   QUICK=1 shortens each part to minutes at most, to see that it works
@@ -71,7 +71,11 @@ miri() {
 }
 
 loom() {
-  CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" cargo test --locked --release --package flashrt-capi --lib handles
+  local failed=0
+  model_check() { CARGO_TARGET_DIR=target/loom RUSTFLAGS="--cfg loom" cargo test --locked --release --package "$1" --lib "$2" || failed=1; }
+  model_check flashrt-capi handles
+  model_check flashrt-exec pool
+  return $failed
 }
 
 fuzz() {

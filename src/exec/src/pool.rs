@@ -1,13 +1,31 @@
 //! The worker threads that kernels of the CPU backend spread their tasks over.
 
 use crate::{BackendKind, Error};
+#[cfg(loom)]
+use loom::{
+    cell::UnsafeCell,
+    hint,
+    sync::{
+        atomic::{fence, AtomicBool, AtomicU64, AtomicUsize},
+        Arc, Mutex,
+    },
+    thread::{self, JoinHandle, Thread},
+};
 use std::any::Any;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
+#[cfg(not(loom))]
+use std::{
+    hint,
+    sync::{
+        atomic::{fence, AtomicBool, AtomicU64, AtomicUsize},
+        Arc, Mutex,
+    },
+    thread::{self, JoinHandle, Thread},
+};
 
 /// How long an idle worker looks for the next job before it parks. Kernels of one graph follow each
 /// other faster than this; between two ticks the worker sleeps and costs nothing.
@@ -34,6 +52,25 @@ pub struct Pool {
     shared: Arc<Shared>,
     wakers: Vec<Thread>,
     workers: Vec<JoinHandle<()>>,
+}
+
+/// As the model checker's, which sees every access.
+#[cfg(not(loom))]
+struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        f(self.0.get())
+    }
+
+    fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
 }
 
 /// Keeps hot counters on cache lines of their own.
@@ -65,8 +102,9 @@ struct Job {
 
 // SAFETY: `job` is the only field that is not Sync by itself. It is written by the one thread that
 // holds `busy`, while `epoch` is even and `inside` is 0; it is read only between an increment of
-// `inside` that was followed by seeing `epoch` odd, and the matching decrement. Both sides use
-// SeqCst, so either the reader sees the job closed or the writer sees the reader inside.
+// `inside` that was followed by seeing `epoch` odd, and the matching decrement. Both sides have a
+// SeqCst fence between their write and their look, so either the reader sees the job closed or the
+// writer sees the reader inside.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; what `job` points at is `Sync`, so it may be called from any thread.
 unsafe impl Send for Shared {}
@@ -112,7 +150,7 @@ impl Pool {
         };
         for index in 0..threads - 1 {
             let shared = pool.shared.clone();
-            let worker = std::thread::Builder::new()
+            let worker = thread::Builder::new()
                 .name(format!("frt-cpu-{}", index + 1))
                 .spawn(move || shared.work(index))
                 // An early return drops `pool`, which stops the threads started so far.
@@ -126,7 +164,7 @@ impl Pool {
         }
         // A thread that comes up allocates; that belongs here, not in somebody's first ticks.
         while pool.shared.started.load(Acquire) < threads - 1 {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         Ok(pool)
     }
@@ -154,33 +192,32 @@ impl Pool {
         // SAFETY: only the lifetime changes. The reference is dropped from `job` below, after every
         // worker has left, so no call outlives `f`.
         let f: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(f) };
+        let run = Some(f);
         // SAFETY: we hold `busy`, the epoch is even and nobody is inside: see `Shared`.
-        unsafe {
-            *shared.job.get() = Job {
-                tasks,
-                run: Some(f),
-            }
-        };
+        shared
+            .job
+            .with_mut(|job| unsafe { *job = Job { tasks, run } });
         shared.next.0.store(0, Relaxed);
         let open = shared.epoch.0.load(Relaxed) + 1;
-        shared.epoch.0.store(open, SeqCst);
+        shared.epoch.0.store(open, Release);
         self.wake(tasks - 1);
 
         shared.claim(tasks, f);
 
-        shared.epoch.0.store(open + 1, SeqCst);
+        shared.epoch.0.store(open + 1, Relaxed);
+        fence(SeqCst);
         let mut spins = 0u32;
-        while shared.inside.0.load(SeqCst) != 0 {
+        while shared.inside.0.load(Acquire) != 0 {
             // A worker that lost its core in a task would otherwise cost us ours.
             spins += 1;
-            if spins < 4000 {
-                std::hint::spin_loop();
+            if spins < 4000 && cfg!(not(loom)) {
+                hint::spin_loop();
             } else {
-                std::thread::yield_now();
+                thread::yield_now();
             }
         }
         // SAFETY: as for the write above; the job is closed and nobody is inside.
-        unsafe { (*shared.job.get()).run = None };
+        shared.job.with_mut(|job| unsafe { (*job).run = None });
         let panic = shared
             .panic
             .lock()
@@ -194,8 +231,9 @@ impl Pool {
 
     /// Unparks as many workers as there is work for; those that are awake count.
     fn wake(&self, wanted: usize) {
+        fence(SeqCst);
         for (parked, thread) in self.shared.parked.iter().zip(&self.wakers).take(wanted) {
-            if parked.0.load(SeqCst) && parked.0.swap(false, SeqCst) {
+            if parked.0.load(Relaxed) && parked.0.swap(false, Relaxed) {
                 thread.unpark();
             }
         }
@@ -225,60 +263,63 @@ impl Shared {
     fn work(&self, index: usize) {
         IS_WORKER.with(|w| w.set(true));
         // The handle that parking needs is made on first use.
-        drop(std::thread::current());
+        drop(thread::current());
         self.started.fetch_add(1, Release);
         let mut seen = 0;
         while let Some(epoch) = self.await_job(index, seen) {
             seen = epoch;
-            self.inside.0.fetch_add(1, SeqCst);
-            if self.epoch.0.load(SeqCst) == epoch {
+            self.inside.0.fetch_add(1, Relaxed);
+            fence(SeqCst);
+            if self.epoch.0.load(Acquire) == epoch {
                 // SAFETY: inside was raised before the epoch was seen open: see `Shared`.
-                let job = unsafe { &*self.job.get() };
-                if let Some(run) = job.run {
-                    self.claim(job.tasks, run);
+                let (tasks, run) = self.job.with(|job| unsafe { ((*job).tasks, (*job).run) });
+                if let Some(run) = run {
+                    self.claim(tasks, run);
                 }
             }
-            self.inside.0.fetch_sub(1, SeqCst);
+            self.inside.0.fetch_sub(1, Release);
         }
     }
 
     /// The epoch of an open job other than `seen`, or `None` at the end of the pool.
     fn await_job(&self, index: usize, seen: u64) -> Option<u64> {
         let open = || {
-            let epoch = self.epoch.0.load(SeqCst);
+            let epoch = self.epoch.0.load(Acquire);
             (epoch % 2 == 1 && epoch != seen).then_some(epoch)
         };
         let begin = Instant::now();
-        while begin.elapsed() < SPIN {
+        // The model checker has no clock.
+        while cfg!(not(loom)) && begin.elapsed() < SPIN {
             for _ in 0..32 {
                 if let Some(epoch) = open() {
                     return Some(epoch);
                 }
-                std::hint::spin_loop();
+                hint::spin_loop();
             }
         }
         let parked = &self.parked[index].0;
         loop {
             // Flag first, look second: the driver opens first and looks at the flag second.
-            parked.store(true, SeqCst);
+            parked.store(true, Relaxed);
+            fence(SeqCst);
             let epoch = open();
-            let stop = self.stop.load(SeqCst);
+            let stop = self.stop.load(Acquire);
             if stop || epoch.is_some() {
-                parked.store(false, SeqCst);
+                parked.store(false, Relaxed);
                 return if stop { None } else { epoch };
             }
-            std::thread::park();
+            thread::park();
         }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.stop.store(true, SeqCst);
+        self.shared.stop.store(true, Release);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
             // A worker that drops the last handle of its own pool must not wait for itself.
-            if worker.thread().id() != std::thread::current().id() {
+            if worker.thread().id() != thread::current().id() {
                 // A worker cannot panic outside a task, and task panics are caught.
                 let _ = worker.join();
             }
@@ -291,5 +332,41 @@ impl std::fmt::Debug for Pool {
         f.debug_struct("Pool")
             .field("threads", &self.threads())
             .finish()
+    }
+}
+
+/// `RUSTFLAGS="--cfg loom" cargo test --release -p flashrt-exec --lib pool`: interleavings of a caller and its workers.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::atomic::AtomicUsize as Counter;
+
+    /// Runs jobs of `tasks` one after the other over a pool of `threads`: each task once, and what it wrote is seen
+    /// behind the call.
+    fn jobs(threads: usize, preemptions: usize, jobs: &'static [usize]) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.check(move || {
+            let pool = Pool::new(threads).unwrap();
+            for &tasks in jobs {
+                let counts: Vec<_> = (0..tasks).map(|_| Counter::new(0)).collect();
+                pool.for_each(tasks, &|task| {
+                    counts[task].fetch_add(1, Relaxed);
+                });
+                for count in &counts {
+                    assert_eq!(count.load(Relaxed), 1);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_worker_takes_part_or_sleeps_and_the_next_job_finds_it() {
+        jobs(2, 3, &[2, 3]);
+    }
+
+    #[test]
+    fn two_workers_leave_before_the_caller_returns() {
+        jobs(3, 3, &[3, 2]);
     }
 }
