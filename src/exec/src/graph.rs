@@ -155,20 +155,18 @@ impl Graph {
     /// [`Error::NoVariant`] first, then [`Error::BadStream`]; neither touches the recency. Then
     /// [`Error::Recording`] or [`Error::Busy`].
     pub fn replay(&self, key: ShapeKey, stream: StreamId) -> Result<(), Error> {
+        let context = &self.inner.context;
         let exec = {
             let mut variants = match &self.inner.variants {
                 Variants::Own(table) => lock(table),
                 Variants::Foreign(graph) => return self.replay_foreign(graph, key, stream),
             };
-            let Some(exec) = variants.get(key) else {
-                return Err(self.no_variant(Some(key), variants.len()));
-            };
-            let exec = exec.clone();
-            self.inner.context.check_stream(stream)?;
-            variants.touch(key);
-            exec
+            match variants.take_turn(key, || context.check_stream(stream)) {
+                Some(exec) => exec?.clone(),
+                None => return Err(self.no_variant(Some(key), variants.len())),
+            }
         };
-        self.inner.context.launch(exec, stream)
+        context.launch(exec, stream)
     }
 
     fn replay_foreign(

@@ -1,14 +1,14 @@
 //! The exact-key table of a graph, with least-recent eviction.
 
 use crate::ShapeKey;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Values by exact key. At most `max` of them (0: no limit).
 ///
-/// Each insert or touch gives its key the next stamp, so recency is a total order. Touching allocates
-/// nothing; finding the least recent looks at every entry, which happens in set-up only.
+/// Each insert or turn gives its key the next stamp, so recency is a total order. A turn is one lookup and
+/// allocates nothing; finding the least recent looks at every entry, which happens in set-up only.
 pub(crate) struct Table<V> {
-    entries: HashMap<ShapeKey, Entry<V>>,
+    entries: BTreeMap<ShapeKey, Entry<V>>,
     max: usize,
     next_stamp: u64,
 }
@@ -21,7 +21,7 @@ struct Entry<V> {
 impl<V> Table<V> {
     pub(crate) fn new(max: usize) -> Table<V> {
         Table {
-            entries: HashMap::new(),
+            entries: BTreeMap::new(),
             max,
             next_stamp: 0,
         }
@@ -35,12 +35,19 @@ impl<V> Table<V> {
         self.entries.get(&key).map(|e| &e.value)
     }
 
-    /// Makes `key` the most recent.
-    pub(crate) fn touch(&mut self, key: ShapeKey) {
-        if let Some(entry) = self.entries.get_mut(&key) {
-            entry.stamp = self.next_stamp;
-            self.next_stamp += 1;
+    /// The value under `key`, which becomes the most recent unless `check` fails.
+    pub(crate) fn take_turn<E>(
+        &mut self,
+        key: ShapeKey,
+        check: impl FnOnce() -> Result<(), E>,
+    ) -> Option<Result<&V, E>> {
+        let entry = self.entries.get_mut(&key)?;
+        if let Err(error) = check() {
+            return Some(Err(error));
         }
+        entry.stamp = self.next_stamp;
+        self.next_stamp += 1;
+        Some(Ok(&entry.value))
     }
 
     /// Inserts or replaces as the most recent. Returns what left the table: the value replaced, or
@@ -108,7 +115,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Insert(u64),
-        Touch(u64),
+        Turn(u64, bool),
         Get(u64),
         Remove(u64),
         RemoveLru,
@@ -118,7 +125,7 @@ mod tests {
         let key = || prop_oneof![0..6u64, Just(u64::MAX)];
         prop_oneof![
             key().prop_map(Step::Insert),
-            key().prop_map(Step::Touch),
+            (key(), any::<bool>()).prop_map(|(key, is_refused)| Step::Turn(key, is_refused)),
             key().prop_map(Step::Get),
             key().prop_map(Step::Remove),
             Just(Step::RemoveLru),
@@ -134,9 +141,14 @@ mod tests {
                 let value = value as u32;
                 match step {
                     Step::Insert(key) => prop_assert_eq!(table.insert(key, value), model.insert(key, value)),
-                    Step::Touch(key) => {
-                        table.touch(key);
-                        model.touch(key);
+                    Step::Turn(key, is_refused) => {
+                        let check = || if is_refused { Err(()) } else { Ok(()) };
+                        let got = table.take_turn(key, check).map(|value| value.copied());
+                        let held = model.list.iter().find(|e| e.0 == key).map(|e| e.1);
+                        prop_assert_eq!(got, held.map(|value| if is_refused { Err(()) } else { Ok(value) }));
+                        if !is_refused {
+                            model.touch(key);
+                        }
                     }
                     Step::Get(key) => {
                         let expected = model.list.iter().find(|e| e.0 == key).map(|e| e.1);

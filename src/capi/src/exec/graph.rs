@@ -225,11 +225,10 @@ pub(super) unsafe fn replay(
     stream: c_int,
 ) -> Result<c_int, Failure> {
     let call = "frt_graph_replay";
-    // SAFETY: the reference goes at once.
-    let graph = unsafe { need::<GraphObject>(call, g.cast()) }?
+    // SAFETY: host functions that run in here are refused to destroy what is of their context.
+    let object = unsafe { need::<GraphObject>(call, g.cast()) }?;
+    object
         .graph
-        .clone();
-    graph
         .replay(key, StreamId(stream))
         .map_err(|e| failed(call, &e))?;
     Ok(0)

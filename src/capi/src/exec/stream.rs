@@ -53,9 +53,9 @@ pub(super) unsafe fn wrap(ctx: frt_ctx, raw: *mut c_void) -> Result<c_int, Failu
 /// Nobody destroys the context meanwhile.
 pub(super) unsafe fn sync(ctx: frt_ctx, stream: c_int) -> Result<c_int, Failure> {
     let call = "frt_stream_sync";
-    // SAFETY: the caller's promise.
-    let exec = unsafe { context::exec(call, ctx) }?;
-    let stream = stream_id(call, &exec, stream)?;
+    // SAFETY: host functions that run in here are refused to destroy their context.
+    let exec = &unsafe { need::<ContextObject>(call, ctx.cast()) }?.exec;
+    let stream = stream_id(call, exec, stream)?;
     exec.synchronize(stream).map_err(|e| failed(call, &e))?;
     Ok(0)
 }
