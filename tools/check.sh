@@ -74,6 +74,13 @@ done
 
 in_ros() { tools/ros/in_env.sh "$@"; }
 
+# With the C library that colcon has built, and a host in Rust beside it.
+python_producers() {
+  local target=$PWD/build/flashrt_ros/cargo
+  cargo build --locked --release --target-dir "$target" --package flashrt-capi --example python_host || return
+  CARGO_TARGET_DIR=$target python3 -m pytest -rs src/capi/python/tests
+}
+
 rust_checks() {
   check "format" cargo fmt --all --check
   check "clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
@@ -90,6 +97,7 @@ ros_checks() {
   check "clippy of the node" in_ros tools/ros/cargo.sh clippy --locked --release -p flashrt-nodes --features ros --bins --lib --test "ros_*" -- -D warnings
   check "Rust tests of the node" in_ros tools/ros/cargo.sh test --locked --release -p flashrt-nodes --features ros --lib --test "ros_*"
   check "interfaces from C++" in_ros ctest --test-dir build/flashrt_ros --tests-regex interfaces_cpp --output-on-failure
+  check "Python producers" in_ros bash -c "$(declare -f python_producers); python_producers"
   check "ROS tests" in_ros python3 -m pytest -rs test
   # In the demo's Python, which has the simulator. PyTorch is no part of it: the tests of training skip, and say so.
   check "demo and policy tools" tools/demo/env.sh python -m pytest -rs tools/demo/tests tools/policy/tests

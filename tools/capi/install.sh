@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
 # Installs the C ABI below PREFIX: lib/libflashrt.so with the names that existing builds look for, lib/libflashrt.a,
-# include/, pkg-config and CMake files. What it writes names no absolute path: the prefix may be moved.
-# Usage: install.sh [--from FOLDER] PREFIX
+# include/, pkg-config and CMake files, and the Python package flashrt_runtime. What it writes names no absolute path: the
+# prefix may be moved.
+# Usage: install.sh [--from FOLDER] [--python FOLDER] PREFIX
 #   --from FOLDER    cargo's output folder, such as target/release; without it, cargo builds the release profile
+#   --python FOLDER  where Python looks for packages, below PREFIX and at most four folders deep; lib/python3/site-packages
 #   FLASHRT_STRIP=0  leaves the debug information in (tens of MB)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
-from=
-if [ "${1:-}" = --from ]; then from=${2:?install.sh: --from needs a folder}; shift 2; fi
-if [ $# != 1 ] || [ -z "$1" ] || [ "${1#-}" != "$1" ]; then echo "usage: install.sh [--from FOLDER] PREFIX" >&2; exit 2; fi
+from= python=lib/python3/site-packages
+while :; do
+  case ${1:-} in
+    --from) from=${2:?install.sh: --from needs a folder}; shift 2 ;;
+    --python) python=${2:?install.sh: --python needs a folder}; shift 2 ;;
+    *) break ;;
+  esac
+done
+if [ $# != 1 ] || [ -z "$1" ] || [ "${1#-}" != "$1" ]; then echo "usage: install.sh [--from FOLDER] [--python FOLDER] PREFIX" >&2; exit 2; fi
 prefix=$1
 
 if [ -z "$from" ]; then
@@ -46,6 +54,10 @@ done
 
 install -m 644 "$source"/include/flashrt/*.h "$include/flashrt/"
 install -m 644 "$source"/include/capsule/*.h "$include/capsule/"
+
+package=$prefix/$python/flashrt_runtime
+mkdir -p "$package"
+install -m 644 "$source"/python/flashrt_runtime/*.py "$package/"
 
 # pc NAME DESCRIPTION
 pc() {

@@ -240,7 +240,28 @@ fn the_programs_of_the_documentation_build_and_run() {
     );
 }
 
-/// The checks of the ROS part run the same against the prefix that colcon installs, where CMake is always there.
+#[test]
+fn the_python_package_finds_the_library_of_its_own_prefix() {
+    if !c::is_there("python3") {
+        eprintln!("no python3 here: left out");
+        return;
+    }
+    let program = "import flashrt_runtime as rt; print(rt._library.lib._name, rt.__version__)";
+    let mut python = Command::new("python3");
+    python
+        .args(["-c", program])
+        .env_remove("FLASHRT_LIBRARY")
+        .env_remove("LD_LIBRARY_PATH")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTHONPATH", prefix().join("lib/python3/site-packages"));
+    let library = prefix().join("lib/libflashrt.so.0");
+    assert_eq!(
+        c::run(&mut python),
+        format!("{} {}", library.display(), env!("CARGO_PKG_VERSION"))
+    );
+}
+
+/// `test/test_c_abi.py` does the same against the prefix that colcon installs, where CMake is always there.
 #[test]
 fn hosts_build_with_cmake_find_package() {
     let own = c::here("../../.ros/bin/cmake");
