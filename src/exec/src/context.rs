@@ -10,6 +10,8 @@ use crate::{
     BackendKind, Buffer, CaptureOptions, CpuOptions, Error, Event, ForeignExec, Graph, MemoryUse,
     Plan, Recorder, ShapeKey, Slice, Space, StreamId,
 };
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -47,6 +49,7 @@ struct Inner {
     streams: AtomicUsize,
     is_recording: AtomicBool,
     recording: Mutex<Option<Recording>>,
+    attachments: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     backend: Backend,
 }
 
@@ -208,6 +211,7 @@ impl Context {
                 streams: AtomicUsize::new(1),
                 is_recording: AtomicBool::new(false),
                 recording: Mutex::new(None),
+                attachments: Mutex::new(HashMap::new()),
                 backend,
             }),
         }
@@ -227,6 +231,45 @@ impl Context {
     /// Host threads that run kernels, the driving one included.
     pub fn threads(&self) -> usize {
         on_backend!(self, b => b.threads())
+    }
+
+    /// Ordinal of the GPU; `None` on other backends.
+    pub fn device_ordinal(&self) -> Option<i32> {
+        match &self.inner.backend {
+            Backend::Cuda(b) => Some(b.ordinal()),
+            Backend::Cpu(_) | Backend::Foreign(_) => None,
+        }
+    }
+
+    /// The object of type `T` that an upper layer keeps with this context, such as its compiled kernels; made by the first call
+    /// and dropped with the context, unless somebody still holds it. If two threads make one at once, one of the two stays.
+    ///
+    /// # Errors
+    /// Those of `make`; then nothing is kept, and the next call tries again.
+    pub fn attachment<T: Any + Send + Sync, E>(
+        &self,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        let attachments = || {
+            let all = self.inner.attachments.lock();
+            all.unwrap_or_else(PoisonError::into_inner)
+        };
+        let found = attachments().get(&TypeId::of::<T>()).cloned();
+        let any = match found {
+            Some(any) => any,
+            None => {
+                // Not under the lock: this may take long, and may ask for other attachments.
+                let made: Arc<dyn Any + Send + Sync> = Arc::new(make()?);
+                attachments()
+                    .entry(TypeId::of::<T>())
+                    .or_insert(made)
+                    .clone()
+            }
+        };
+        match any.downcast() {
+            Ok(attachment) => Ok(attachment),
+            Err(_) => unreachable!("an attachment lies under its own type"),
+        }
     }
 
     /// Memory that the live buffers of this context hold.

@@ -3,7 +3,9 @@
 use crate::cpu::Op;
 use crate::cuda::CudaCapture;
 use crate::{BackendKind, CapturePhase, Context, Error, Pool, ShapeKey, Slice};
+use std::any::Any;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// Work of a host kernel.
 ///
@@ -120,6 +122,33 @@ impl<'a> Recorder<'a> {
                 Ok(())
             }
             Sink::Cuda(capture) => capture.host_kernel(name, touches, kernel),
+        })
+    }
+
+    /// Records work of the device by calls of its driver, such as kernel launches: CUDA `submit` gets the `CUstream` that is being
+    /// captured. What `submit` may not do otherwise is wait or allocate.
+    ///
+    /// `touches` as in [`Recorder::host_kernel`]; `keep` (the module of a kernel, say) lives as long as the recording too.
+    ///
+    /// # Errors
+    /// [`Error::BackendUnavailable`] on other backends, [`Error::ForeignContext`] for a window of another context,
+    /// [`Error::Backend`] with the text of a failing `submit`; in a capture as [`Error::Capture`] of phase record.
+    ///
+    /// # Safety
+    /// What `submit` enqueues on the stream uses no memory but that of `touches` and `keep`, inside their bounds.
+    pub unsafe fn device_work(
+        &mut self,
+        name: &'static str,
+        touches: &[&Slice],
+        keep: Option<Arc<dyn Any + Send + Sync>>,
+        submit: impl FnOnce(*mut c_void) -> Result<(), String>,
+    ) -> Result<(), Error> {
+        self.guard(touches, |sink| match sink {
+            Sink::Cpu(_) => Err(Error::BackendUnavailable {
+                backend: BackendKind::Cuda,
+                reason: format!("{name} is work of a device, and this context is on the CPU"),
+            }),
+            Sink::Cuda(capture) => capture.device_work(name, touches, keep, submit),
         })
     }
 

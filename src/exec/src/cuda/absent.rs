@@ -5,6 +5,7 @@
 
 use crate::recorder::HostKernel;
 use crate::{BackendKind, Error, MemoryUse, ShapeKey, Slice, Space, StreamId};
+use std::any::Any;
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
@@ -68,6 +69,16 @@ impl CudaCapture {
     ) -> Result<(), Error> {
         match self.0 {}
     }
+
+    pub(crate) fn device_work(
+        &mut self,
+        _: &'static str,
+        _: &[&Slice],
+        _: Option<Arc<dyn Any + Send + Sync>>,
+        _: impl FnOnce(*mut c_void) -> Result<(), String>,
+    ) -> Result<(), Error> {
+        match self.0 {}
+    }
 }
 
 /// The backend of [`crate::Context::cuda`].
@@ -87,6 +98,10 @@ impl CudaBackend {
             backend: BackendKind::Cuda,
             reason: format!("device {ordinal} was asked for, but this build has no feature `cuda`"),
         })
+    }
+
+    pub(crate) fn ordinal(&self) -> i32 {
+        match self.0 {}
     }
 
     pub(crate) fn isa(&self) -> &str {

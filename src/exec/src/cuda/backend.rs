@@ -33,6 +33,10 @@ impl CudaBackend {
         })
     }
 
+    pub(crate) fn ordinal(&self) -> i32 {
+        self.device.ordinal
+    }
+
     pub(crate) fn isa(&self) -> &str {
         &self.isa
     }

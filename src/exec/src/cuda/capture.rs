@@ -5,8 +5,9 @@ use super::driver::{GraphExec, Raw, Stream};
 use super::free::Dead;
 use super::host::{HostCall, Origin};
 use crate::recorder::HostKernel;
-use crate::{Buffer, Error, ShapeKey, Slice, StreamId};
+use crate::{BackendKind, Buffer, Error, ShapeKey, Slice, StreamId};
 use cudarc::driver::sys;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ pub(super) struct Parts {
     #[allow(clippy::vec_box)]
     calls: Vec<Box<HostCall>>,
     buffers: BTreeMap<u64, Buffer>,
+    /// What other layers launched from, each once.
+    kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A stream in capture mode. Dropping it ends the capture and throws away what was recorded.
@@ -116,6 +119,28 @@ impl CudaCapture {
             })
         })?;
         self.parts.calls.push(call);
+        Ok(())
+    }
+
+    pub(crate) fn device_work(
+        &mut self,
+        name: &'static str,
+        touches: &[&Slice],
+        keep: Option<Arc<dyn Any + Send + Sync>>,
+        submit: impl FnOnce(*mut c_void) -> Result<(), String>,
+    ) -> Result<(), Error> {
+        self.record(touches, |_, stream| {
+            submit(stream.0.cast()).map_err(|reason| Error::Backend {
+                backend: BackendKind::Cuda,
+                call: name,
+                reason,
+            })
+        })?;
+        if let Some(keep) = keep {
+            if !self.parts.kept.iter().any(|kept| Arc::ptr_eq(kept, &keep)) {
+                self.parts.kept.push(keep);
+            }
+        }
         Ok(())
     }
 
