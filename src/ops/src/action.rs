@@ -3,6 +3,7 @@
 use flashrt_exec::Recorder;
 
 use crate::check::{operand, Check};
+use crate::device::{Call, ACTION};
 use crate::lanes::Lanes;
 use crate::launch::{record, Kernel, Ptr};
 use crate::{DType, Error, Tensor};
@@ -78,7 +79,23 @@ pub fn action_unnormalize(
         h,
         a,
     };
-    record(r, "action_unnormalize", &touches, k)
+    record(r, "action_unnormalize", &touches, k, || {
+        let (state, mask) = (anchor.map(|a| a.state), anchor.map(|a| a.mask));
+        vec![Call::new(&ACTION, "action_unnormalize_f32")
+            .each(h * a)
+            .tensor(raw)
+            .size(raw.cols())
+            .tensor(std)
+            .size(k.std.1)
+            .tensor(mean)
+            .size(k.mean.1)
+            .optional(state)
+            .optional(mask)
+            .size(state.map_or(0, Tensor::numel))
+            .tensor(out)
+            .size(h * a)
+            .size(a)]
+    })
 }
 
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use flashrt_exec::Recorder;
 
 use crate::check::{operand, Check};
+use crate::device::{Call, ATTENTION};
 use crate::lanes::{Lanes, LANES};
 use crate::launch::{record, Kernel, Ptr};
 use crate::math;
@@ -100,7 +101,23 @@ pub fn attention(
         d,
         scale,
     };
-    record(r, "attention", &touches, kernel)
+    record(r, "attention", &touches, kernel, || {
+        let part = |call: Call, i: usize| match parts.get(i) {
+            Some(p) => call
+                .tensor(p.k)
+                .tensor(p.v)
+                .optional(p.mask)
+                .size(p.k.shape()[0]),
+            None => call.optional(None).optional(None).optional(None).size(0),
+        };
+        let call = Call::new(&ATTENTION, "attention_f32")
+            .blocks(m * hq, 1)
+            .threads(128)
+            .tensor(q)
+            .tensor(out);
+        let call = part(part(call, 0), 1);
+        vec![call.size(hq).size(hkv).size(d).float(scale)]
+    })
 }
 
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use flashrt_exec::Recorder;
 
 use crate::check::{operand, Check};
+use crate::device::{Call, ELEMENTWISE};
 use crate::lanes::{Lanes, LANES};
 use crate::launch::{record, Kernel, Ptr};
 use crate::math;
@@ -43,6 +44,14 @@ pub fn geglu(r: &mut Recorder<'_>, gate: &Tensor, up: &Tensor, out: &Tensor) -> 
         "geglu",
         &[gate, up, out],
         Elementwise::new(gate, out, map),
+        || {
+            vec![Call::new(&ELEMENTWISE, "geglu_f32")
+                .each(out.numel())
+                .tensor(gate)
+                .tensor(up)
+                .tensor(out)
+                .size(out.numel())]
+        },
     )
 }
 
@@ -70,6 +79,7 @@ pub fn residual_add(
         "residual_add",
         &[x, y, out],
         Elementwise::new(x, out, map),
+        || vec![axpy_call(x, y, 1.0, out)],
     )
 }
 
@@ -105,6 +115,16 @@ pub fn gated_residual(
         "gated_residual",
         &[x, y, gate, out],
         Elementwise::new(x, out, map),
+        || {
+            vec![Call::new(&ELEMENTWISE, "gated_residual_f32")
+                .each(out.numel())
+                .tensor(x)
+                .tensor(y)
+                .tensor(gate)
+                .tensor(out)
+                .size(out.numel())
+                .size(cols)]
+        },
     )
 }
 
@@ -119,7 +139,8 @@ pub fn axpy(r: &mut Recorder<'_>, x: &Tensor, a: f32, v: &Tensor) -> Result<(), 
     c.argument("a", a.is_finite(), "finite", a)?;
     c.apart(operand("x", x), &[operand("v", v)])?;
     let map = Map::Axpy { y: Ptr::of(v), a };
-    record(r, "axpy", &[x, v], Elementwise::new(x, x, map))
+    let call = || vec![axpy_call(x, v, a, x)];
+    record(r, "axpy", &[x, v], Elementwise::new(x, x, map), call)
 }
 
 /// `out = min(max(x, low), high)`; f32, equal shapes, `out` may be `x` itself. Not-a-number stays so.
@@ -173,7 +194,8 @@ pub fn add_position(
         },
     );
     k.wrap = Some(p);
-    record(r, "add_position", &[x, position, out], k)
+    let call = || vec![axpy_call(x, position, 1.0, out)];
+    record(r, "add_position", &[x, position, out], k, call)
 }
 
 /// The gate of a `style` of 3·D elements (see [`crate::ada_rms_norm`]), as a view `[D]`.
@@ -188,6 +210,18 @@ pub fn style_gate(style: &Tensor) -> Result<Tensor, Error> {
     style.view(&[n])?.rows(2 * (n / 3)..n)
 }
 
+/// `out = x + a·y`, with `y` repeated as often as it fits.
+fn axpy_call(x: &Tensor, y: &Tensor, a: f32, out: &Tensor) -> Call {
+    Call::new(&ELEMENTWISE, "axpy_f32")
+        .each(out.numel())
+        .tensor(x)
+        .tensor(y)
+        .tensor(out)
+        .size(out.numel())
+        .size(y.numel())
+        .float(a)
+}
+
 fn unary(
     r: &mut Recorder<'_>,
     op: &'static str,
@@ -199,7 +233,20 @@ fn unary(
     c.f32("x", x)?;
     c.f32_shape("out", out, x.shape())?;
     c.same_or_apart(operand("out", out), &[operand("x", x)])?;
-    record(r, op, &[x, out], Elementwise::new(x, out, map))
+    record(r, op, &[x, out], Elementwise::new(x, out, map), || {
+        let call = |kernel| {
+            Call::new(&ELEMENTWISE, kernel)
+                .each(out.numel())
+                .tensor(x)
+                .tensor(out)
+                .size(out.numel())
+        };
+        vec![match map {
+            Map::Clamp { low, high } => call("clamp_f32").float(low).float(high),
+            Map::Silu => call("silu_f32"),
+            _ => call("gelu_tanh_f32"),
+        }]
+    })
 }
 
 #[derive(Clone, Copy)]

@@ -4,6 +4,7 @@ use flashrt_exec::Recorder;
 use half::{bf16, f16};
 
 use crate::check::{operand, Check};
+use crate::device::{Call, EMBED};
 use crate::lanes::Lanes;
 use crate::launch::{record, Kernel, Ptr};
 use crate::matmul::{matmul, Epilogue, PackedWeight};
@@ -35,7 +36,17 @@ pub fn im2col(
         channels: images.shape()[3],
         patch,
     };
-    record(r, "im2col", &[images, out], k)
+    record(r, "im2col", &[images, out], k, || {
+        vec![Call::new(&EMBED, "im2col_f32")
+            .each(out.numel())
+            .tensor(images)
+            .tensor(out)
+            .size(out.numel())
+            .size(k.height)
+            .size(k.width)
+            .size(k.channels)
+            .size(patch)]
+    })
 }
 
 /// Patch embedding, a convolution whose stride is its kernel: `out = im2col(images)·wᵀ + bias`.
@@ -102,7 +113,22 @@ pub fn embed_gather(
         scale,
         out: Ptr::of(out),
     };
-    record(r, "embed_gather", &[table, ids, out], k)
+    record(r, "embed_gather", &[table, ids, out], k, || {
+        let kernel = match table.dtype() {
+            DType::F16 => "embed_gather_f16",
+            DType::BF16 => "embed_gather_bf16",
+            _ => "embed_gather_f32",
+        };
+        vec![Call::new(&EMBED, kernel)
+            .each(out.numel())
+            .tensor(table)
+            .tensor(ids)
+            .tensor(out)
+            .size(out.numel())
+            .size(k.vocab)
+            .size(k.d)
+            .float(scale)]
+    })
 }
 
 fn patches(c: Check, images: &Tensor, patch: usize) -> Result<(usize, usize), Error> {

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use crate::DType;
 
 /// What a record-time check, a view or a transform refused.
@@ -92,6 +94,48 @@ pub enum Error {
         end: usize,
         /// Rows that there are.
         rows: usize,
+    },
+    /// The device is older than the kernels.
+    #[error("kernels: the device is {arch}, expected sm_80 or later")]
+    KernelArch {
+        /// The device's architecture.
+        arch: String,
+    },
+    /// A kernel has to be compiled, and there is nothing to do it with.
+    #[error("kernels: NVRTC is not found and the kernel cache has no file for this device: {reason}; install it (for example the wheel nvidia-cuda-nvrtc), set FLASHRT_NVRTC to its path, or fill FLASHRT_KERNEL_CACHE ahead of time")]
+    NoCompiler {
+        /// What the loader said of each place.
+        reason: String,
+    },
+    /// A kernel file does not compile.
+    #[error("kernels: {file} does not compile for {arch} with {compiler}: {log}")]
+    KernelCompile {
+        /// The file of `kernels/`.
+        file: &'static str,
+        /// The architecture.
+        arch: String,
+        /// The compiler and its version.
+        compiler: String,
+        /// What it said, the first lines.
+        log: String,
+    },
+    /// The driver does not take a compiled kernel.
+    #[error("kernels: {file} for {arch} cannot be loaded: {reason}")]
+    KernelLoad {
+        /// The file of `kernels/`.
+        file: &'static str,
+        /// The architecture.
+        arch: String,
+        /// The driver's call and answer.
+        reason: String,
+    },
+    /// A compiled kernel cannot be written.
+    #[error("kernels: {} cannot be written: {reason}", path.display())]
+    KernelFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
     },
     /// Host memory given to a transform or an upload has the wrong length.
     #[error("{what}: {got} given, {expected} needed")]

@@ -2,6 +2,7 @@
 
 use flashrt_exec::{BackendKind, Pool, Recorder};
 
+use crate::device::Call;
 use crate::lanes::{dispatch, Lanes};
 use crate::{Error, Isa, Tensor};
 
@@ -20,20 +21,40 @@ pub(crate) trait Kernel: Send + Sync + 'static {
     unsafe fn run<V: Lanes>(&self, task: usize);
 }
 
-/// Records `kernel` on the CPU, or says that the backend has no implementation.
+/// Records an operation: `kernel` on the CPU, the launches of `calls` on a GPU.
 ///
-/// `touches` must hold every tensor that `kernel` has a pointer into: they keep the memory alive.
+/// `touches` must hold every tensor that either has a pointer into: they keep the memory alive.
 pub(crate) fn record<K: Kernel>(
     r: &mut Recorder<'_>,
     op: &'static str,
     touches: &[&Tensor],
     kernel: K,
+    calls: impl FnOnce() -> Vec<Call>,
 ) -> Result<(), Error> {
-    require_cpu(r, op)?;
     // Empty outputs need no work.
     if kernel.tasks() == 0 {
         return Ok(());
     }
+    match r.backend() {
+        BackendKind::Cpu => on_cpu(r, op, touches, kernel),
+        #[cfg(feature = "cuda")]
+        BackendKind::Cuda => crate::cuda::record(r, op, touches, calls()),
+        backend => {
+            let _ = calls;
+            Err(Error::Exec(flashrt_exec::Error::BackendUnavailable {
+                backend,
+                reason: format!("{op} has no kernel there"),
+            }))
+        }
+    }
+}
+
+fn on_cpu<K: Kernel>(
+    r: &mut Recorder<'_>,
+    op: &'static str,
+    touches: &[&Tensor],
+    kernel: K,
+) -> Result<(), Error> {
     let isa = Isa::selected();
     let slices: Vec<_> = touches.iter().map(|t| t.slice()).collect();
     let work = move |pool: &Pool| {
@@ -46,17 +67,6 @@ pub(crate) fn record<K: Kernel>(
         }
     };
     Ok(r.host_kernel(op, &slices, Box::new(work))?)
-}
-
-/// Refuses backends that the operations are not written for yet.
-pub(crate) fn require_cpu(r: &Recorder<'_>, op: &'static str) -> Result<(), Error> {
-    match r.backend() {
-        BackendKind::Cpu => Ok(()),
-        backend => Err(Error::Exec(flashrt_exec::Error::BackendUnavailable {
-            backend,
-            reason: format!("{op} is only implemented for cpu"),
-        })),
-    }
 }
 
 /// A pointer that tasks may share: they write disjoint elements through it.

@@ -3,16 +3,16 @@
 //! A model is a sequence of calls `op(recorder, operands.., parameters.., out)`. Each call checks
 //! its operands (an [`Error`] names the operation, the operand, what was expected and what came)
 //! and appends work to the [`Recorder`](flashrt_exec::Recorder): a graph capture or a live stream.
-//! Nothing runs at the call, and replaying it allocates nothing. On a backend that an operation is
-//! not written for, the call fails with the execution layer's "backend unavailable".
+//! Nothing runs at the call, and replaying it allocates nothing. [`prepare`] compiles and loads what a GPU needs; do it before the
+//! first capture.
 //!
 //! All tensors are contiguous and row-major. Activations are f32. `[.., D]` operands are rows of
 //! `D` elements whatever their rank.
 //!
 //! # Numerics
 //!
-//! [`NUMERICS`] names the rules, which make a result independent of the number of cores and of the
-//! instruction set ([`Isa`]):
+//! [`NUMERICS`] names the rules, which make an f32 result independent of the number of cores, of the
+//! instruction set ([`Isa`]) and of the backend:
 //! * every dot product accumulates in the order of its inner index, from zero, with one fused
 //!   multiply-add a step; parallelism and vector lanes are over output elements only;
 //! * sums over a row (norms) are sixteen partial sums, element `i` in partial `i % 16`, folded as a
@@ -25,10 +25,14 @@
 mod action;
 mod attention;
 mod check;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod device;
 mod elementwise;
 mod embed;
 mod error;
 mod isa;
+mod kernels;
 mod lanes;
 mod launch;
 mod math;
@@ -50,6 +54,7 @@ pub use elementwise::{
 pub use embed::{embed_gather, im2col, patch_embed};
 pub use error::Error;
 pub use isa::Isa;
+pub use kernels::{compile_ahead, identity, prepare};
 pub use matmul::{matmul, Epilogue, PackedWeight};
 pub use noise::{philox4x32_10, philox_normal};
 pub use norm::{ada_rms_norm, layer_norm, rms_norm};

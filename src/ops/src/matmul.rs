@@ -4,8 +4,9 @@ use flashrt_exec::{Context, Recorder, Space};
 use half::{bf16, f16};
 
 use crate::check::{operand, Check};
+use crate::device::{Call, MATMUL};
 use crate::lanes::{Lanes, LANES};
-use crate::launch::{record, require_cpu, Kernel, Ptr};
+use crate::launch::{record, Kernel, Ptr};
 use crate::math;
 use crate::tile::{tile, Block, Left, Out, Right};
 use crate::{DType, Error, Tensor};
@@ -37,8 +38,7 @@ pub enum Epilogue<'a> {
 
 /// A linear layer's weight `[N, K]` ("out, in") in the layout that the context's [`matmul`] reads.
 ///
-/// On the CPU: panels of 16 outputs, `[ceil(N/16)][K][16]` f32, zero beyond `N`. The layout does not
-/// depend on the instruction set. Cloning shares the memory.
+/// Panels of 16 outputs, `[ceil(N/16)][K][16]` f32, zero beyond `N`, on every backend. Cloning shares the memory.
 #[derive(Clone, Debug)]
 pub struct PackedWeight {
     panels: Tensor,
@@ -220,7 +220,6 @@ pub fn matmul(
             Finish::GegluUp(Ptr::of(gate))
         }
     };
-    require_cpu(r, "matmul")?;
     let kernel = Linear {
         m,
         n,
@@ -232,7 +231,34 @@ pub fn matmul(
         out: Ptr::of(out),
         finish,
     };
-    record(r, "matmul", &touches, kernel)
+    record(r, "matmul", &touches, kernel, || {
+        // Few rows: more blocks; many rows: more use of what a block has loaded.
+        let (name, rows) = if m <= 64 {
+            ("matmul_8_f32", 8)
+        } else {
+            ("matmul_32_f32", 32)
+        };
+        let (number, other, gate) = match epilogue {
+            Epilogue::None => (0, None, None),
+            Epilogue::GeluTanh => (1, None, None),
+            Epilogue::Silu => (2, None, None),
+            Epilogue::Residual(t) => (3, Some(t), None),
+            Epilogue::ResidualGate { residual, gate } => (4, Some(residual), Some(gate)),
+            Epilogue::GegluUp { gate } => (5, Some(gate), None),
+        };
+        vec![Call::new(&MATMUL, name)
+            .blocks(n.div_ceil(32), m.div_ceil(rows))
+            .tensor(a)
+            .tensor(&w.panels)
+            .optional(bias)
+            .tensor(out)
+            .size(m)
+            .size(n)
+            .size(k)
+            .size(number)
+            .optional(other)
+            .optional(gate)]
+    })
 }
 
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use flashrt_exec::Recorder;
 
 use crate::check::{operand, Check};
+use crate::device::{Call, NOISE};
 use crate::lanes::Lanes;
 use crate::launch::{record, Kernel, Ptr};
 use crate::math;
@@ -39,7 +40,20 @@ pub fn philox_normal(r: &mut Recorder<'_>, rng: &Tensor, out: &Tensor) -> Result
         out: Ptr::of(out),
         n: out.numel(),
     };
-    record(r, "philox_normal", &[rng, out], k)
+    record(r, "philox_normal", &[rng, out], k, || {
+        let blocks = out.numel().div_ceil(4);
+        vec![
+            Call::new(&NOISE, "philox_normal_f32")
+                .each(blocks)
+                .tensor(rng)
+                .tensor(out)
+                .size(out.numel()),
+            Call::new(&NOISE, "philox_advance")
+                .threads(1)
+                .tensor(rng)
+                .size(blocks),
+        ]
+    })
 }
 
 /// Ten rounds of Philox 4×32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).

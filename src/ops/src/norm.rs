@@ -3,6 +3,7 @@
 use flashrt_exec::Recorder;
 
 use crate::check::{operand, Check};
+use crate::device::{Call, NORM};
 use crate::lanes::{Lanes, LANES};
 use crate::launch::{record, Kernel, Ptr};
 use crate::{Error, Tensor};
@@ -32,6 +33,7 @@ pub fn layer_norm(
         op,
         &[x, weight, bias, out],
         Norm::new(x, out, rows, cols, eps, scale),
+        || vec![call("layer_norm_f32", x, &[weight, bias], out, rows, eps)],
     )
 }
 
@@ -58,6 +60,7 @@ pub fn rms_norm(
         op,
         &[x, weight, out],
         Norm::new(x, out, rows, cols, eps, scale),
+        || vec![call("rms_norm_f32", x, &[weight], out, rows, eps)],
     )
 }
 
@@ -86,7 +89,25 @@ pub fn ada_rms_norm(
         op,
         &[x, style, out],
         Norm::new(x, out, rows, cols, eps, scale),
+        || vec![call("ada_rms_norm_f32", x, &[style], out, rows, eps)],
     )
+}
+
+/// A half warp a row.
+fn call(
+    kernel: &'static str,
+    x: &Tensor,
+    params: &[&Tensor],
+    out: &Tensor,
+    rows: usize,
+    eps: f32,
+) -> Call {
+    let call = Call::new(&NORM, kernel)
+        .blocks(rows.div_ceil(4), 1)
+        .threads(64)
+        .tensor(x);
+    let call = params.iter().fold(call, |call, p| call.tensor(p));
+    call.tensor(out).size(rows).size(x.cols()).float(eps)
 }
 
 fn check(

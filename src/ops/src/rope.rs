@@ -1,12 +1,16 @@
 //! Rotary position embedding, half-split pairing.
 
-use flashrt_exec::Recorder;
+use flashrt_exec::{BackendKind, Recorder};
 
 use crate::check::{operand, Check};
+use crate::device::{Call, ROPE};
 use crate::lanes::{Lanes, LANES};
 use crate::launch::{record, Kernel, Ptr};
 use crate::math;
 use crate::{DType, Error, Tensor};
+
+/// Frequencies that the device's kernel takes as a parameter; `FREQUENCIES` of `kernels/rope.cu`.
+const FREQUENCIES: usize = 512;
 
 /// `positions[i] = (number of set mask bytes in 0..=i) - 1`: consecutive over valid tokens.
 ///
@@ -67,7 +71,7 @@ pub fn rope_table(
     c.apart(operand("table", table), &[operand("positions", positions)])?;
     let d = table.cols();
     let ln_base = math::ln_f64(base);
-    let frequencies = (0..d / 2)
+    let frequencies: Box<[f32]> = (0..d / 2)
         .map(|j| {
             let power = math::exp_f64((2 * j) as f64 / d as f64 * ln_base) as f32;
             1.0 / power
@@ -79,7 +83,21 @@ pub fn rope_table(
         rows,
         frequencies,
     };
-    record(r, "rope_table", &[positions, table], k)
+    let launch = Call::new(&ROPE, "rope_table_f32")
+        .each(rows * (d / 2))
+        .tensor(positions)
+        .tensor(table)
+        .size(rows)
+        .size(d / 2)
+        .floats(&k.frequencies, FREQUENCIES);
+    if r.backend() == BackendKind::Cuda && d / 2 > FREQUENCIES {
+        return Err(c.bad_shape(
+            "table",
+            table,
+            format!("[{rows}, D] with D at most {} on cuda", 2 * FREQUENCIES),
+        ));
+    }
+    record(r, "rope_table", &[positions, table], k, || vec![launch])
 }
 
 /// Rotates the halves of every head: `out[j] = x[j]·cos - x[j+D/2]·sin`, `out[j+D/2] = x[j+D/2]·cos + x[j]·sin`.
@@ -110,7 +128,16 @@ pub fn rope(r: &mut Recorder<'_>, x: &Tensor, table: &Tensor, out: &Tensor) -> R
         d,
         per_task,
     };
-    record(r, "rope", &[x, table, out], k)
+    record(r, "rope", &[x, table, out], k, || {
+        vec![Call::new(&ROPE, "rope_f32")
+            .each(m * h * (d / 2))
+            .tensor(x)
+            .tensor(table)
+            .tensor(out)
+            .size(m)
+            .size(h)
+            .size(d / 2)]
+    })
 }
 
 fn positions_of(
@@ -142,7 +169,14 @@ fn positions_of(
         m: positions.numel(),
         after,
     };
-    record(r, op, &[mask, positions], k)
+    record(r, op, &[mask, positions], k, || {
+        vec![Call::new(&ROPE, "positions")
+            .tensor(mask)
+            .size(mask.numel())
+            .tensor(positions)
+            .size(positions.numel())
+            .size(usize::from(after))]
+    })
 }
 
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use flashrt_exec::Recorder;
 
 use crate::check::Check;
+use crate::device::{Call, ELEMENTWISE};
 use crate::lanes::Lanes;
 use crate::launch::{record, Kernel, Ptr};
 use crate::math;
@@ -51,16 +52,28 @@ pub fn time_embedding(
         values[i] = sin as f32;
         values[h + i] = cos as f32;
     }
-    record(
-        r,
-        "time_embedding",
-        &[out],
-        Constant {
-            values,
-            out: Ptr::of(out),
-        },
-    )
+    let kernel = Constant {
+        values,
+        out: Ptr::of(out),
+    };
+    let calls: Vec<Call> = kernel
+        .values
+        .chunks(CONSTANTS)
+        .enumerate()
+        .map(|(i, part)| {
+            Call::new(&ELEMENTWISE, "constant_f32")
+                .each(part.len())
+                .tensor(out)
+                .size(i * CONSTANTS)
+                .size(part.len())
+                .floats(part, CONSTANTS)
+        })
+        .collect();
+    record(r, "time_embedding", &[out], kernel, || calls)
 }
+
+/// Values that one launch of the device's kernel carries; `CONSTANTS` of `kernels/elementwise.cu`.
+const CONSTANTS: usize = 512;
 
 struct Constant {
     values: Box<[f32]>,

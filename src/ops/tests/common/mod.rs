@@ -2,6 +2,9 @@
 //! thread count and instruction set.
 #![allow(dead_code)]
 
+use std::io::Write;
+use std::sync::OnceLock;
+
 use flashrt_exec::{Context, CpuOptions, Recorder, Space, StreamId, StreamOrder};
 use flashrt_ops::{DType, Error, Isa, Tensor};
 
@@ -14,26 +17,45 @@ pub fn context(threads: usize) -> Context {
     .unwrap()
 }
 
-/// Runs `body` with 1, 2 and 3 threads on every instruction set there is and demands equal bits
+/// A context on device 0; `None` where there is none, after saying so once. With `FLASHRT_REQUIRE_CUDA` set that is a failure.
+pub fn cuda() -> Option<Context> {
+    static SAID: OnceLock<()> = OnceLock::new();
+    match Context::cuda(0) {
+        Ok(ctx) => Some(ctx),
+        Err(e) if e.is_unavailable() && std::env::var_os("FLASHRT_REQUIRE_CUDA").is_none() => {
+            // Not `eprintln`, whose text the harness keeps to itself when a test passes.
+            SAID.get_or_init(|| {
+                let _ = writeln!(std::io::stderr(), "the cuda tests are skipped: {e}");
+            });
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// Runs `body` with 1, 2 and 3 threads on every instruction set there is, and on a GPU if there is one, and demands equal bits
 /// (any NaN equals any NaN); returns the values.
 pub fn everywhere(body: impl Fn(&Context) -> Vec<f32>) -> Vec<f32> {
     let mut first: Option<Vec<f32>> = None;
+    let mut compare = |place: String, got: Vec<f32>| {
+        let Some(want) = &first else {
+            first = Some(got);
+            return;
+        };
+        assert_eq!(got.len(), want.len());
+        for (i, (g, w)) in got.iter().zip(want).enumerate() {
+            let same = g.to_bits() == w.to_bits() || (g.is_nan() && w.is_nan());
+            assert!(same, "{place}, element {i}: {g:e} is not {w:e}");
+        }
+    };
     for &isa in Isa::available() {
         for threads in [1, 2, 3] {
             let got = isa.with(|| body(&context(threads)));
-            let Some(want) = &first else {
-                first = Some(got);
-                continue;
-            };
-            assert_eq!(got.len(), want.len());
-            for (i, (g, w)) in got.iter().zip(want).enumerate() {
-                let same = g.to_bits() == w.to_bits() || (g.is_nan() && w.is_nan());
-                assert!(
-                    same,
-                    "{isa:?}, {threads} threads, element {i}: {g:e} is not {w:e}"
-                );
-            }
+            compare(format!("{isa:?}, {threads} threads"), got);
         }
+    }
+    if let Some(ctx) = cuda() {
+        compare(ctx.isa().to_owned(), body(&ctx));
     }
     first.unwrap()
 }

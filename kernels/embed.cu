@@ -1,0 +1,58 @@
+// im2col, embed_gather.
+#include "common.cuh"
+
+// A thread an element of the output: patches row by row, columns in the order (channel, y, x).
+extern "C" __global__ void im2col_f32(const float* images, float* out, u32 n, u32 height, u32 width, u32 channels, u32 patch) {
+  u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  u32 across = width / patch, down = height / patch;
+  u32 x = (u32)(i % patch);
+  u64 rest = i / patch;
+  u32 y = (u32)(rest % patch);
+  rest /= patch;
+  u32 channel = (u32)(rest % channels);
+  rest /= channels;
+  u32 px = (u32)(rest % across);
+  rest /= across;
+  u32 py = (u32)(rest % down);
+  u64 view = rest / down;
+  u64 pixel = (view * height + py * patch + y) * width + px * patch + x;
+  out[i] = images[pixel * channels + channel];
+}
+
+static __device__ __forceinline__ float to_f32(float v) { return v; }
+
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+
+static __device__ __forceinline__ float to_f32(f16 v) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
+  return f;
+}
+
+static __device__ __forceinline__ float to_f32(bf16 v) { return __int_as_float((int)((u32)v.bits << 16)); }
+
+// An id outside the table gives a row of NaN.
+template <typename T>
+static __device__ __forceinline__ void gather(const T* table, const int* ids, float* out, u32 n, u32 vocab, u32 d, float scale) {
+  u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  u32 id = (u32)ids[i / d];
+  out[i] = id < vocab ? to_f32(table[(u64)id * d + i % d]) * scale : __int_as_float(0x7fc00000);
+}
+
+extern "C" __global__ void embed_gather_f32(
+    const float* table, const int* ids, float* out, u32 n, u32 vocab, u32 d, float scale) {
+  gather(table, ids, out, n, vocab, d, scale);
+}
+
+extern "C" __global__ void embed_gather_f16(
+    const f16* table, const int* ids, float* out, u32 n, u32 vocab, u32 d, float scale) {
+  gather(table, ids, out, n, vocab, d, scale);
+}
+
+extern "C" __global__ void embed_gather_bf16(
+    const bf16* table, const int* ids, float* out, u32 n, u32 vocab, u32 d, float scale) {
+  gather(table, ids, out, n, vocab, d, scale);
+}
