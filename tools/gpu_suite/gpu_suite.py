@@ -157,7 +157,7 @@ def run_step(step, out):
     with open(log, 'w') as errors:
         try:
             done = subprocess.run(argv, cwd=HERE, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=LIMIT_S,
-                                  env={**os.environ, 'FLASHRT_REQUIRE_CUDA': '1'})
+                                  env={**os.environ, 'FLASHRT_REQUIRE_CUDA': '1', 'FLASHRT_TEST_ROOT': str(HERE)})
             status, text = done.returncode, done.stdout
         except subprocess.TimeoutExpired as late:
             status, text = f'no end after {LIMIT_S} s', (late.stdout or b'').decode(errors='replace')

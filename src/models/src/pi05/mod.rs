@@ -126,6 +126,8 @@ pub struct Pi05 {
     options: Pi05Options,
     default_steps: u32,
     weights_sha256: String,
+    /// What identifies the kernels of a GPU.
+    kernels: Option<String>,
 }
 
 impl Pi05 {
@@ -153,6 +155,8 @@ impl Pi05 {
     ) -> Result<Self, Error> {
         config.check()?;
         let (steps, default_steps) = options.buckets(&config)?;
+        // Before anything is captured.
+        let kernels = flashrt_ops::identity(ctx)?;
         let tokenizer = Self::tokenizer(&config, &options)?;
         let fits = |key, got: usize, rule: String| -> Result<(), Error> {
             Err(Error::Value {
@@ -197,6 +201,7 @@ impl Pi05 {
             options,
             default_steps,
             weights_sha256: weights.sha256().to_owned(),
+            kernels,
         })
     }
 
@@ -261,6 +266,9 @@ impl Pi05 {
         b.identity("precision", "f32")?;
         b.identity("numerics", flashrt_ops::NUMERICS)?;
         b.identity("backend", &self.ctx.backend().to_string())?;
+        if let Some(kernels) = &self.kernels {
+            b.identity("kernels", kernels)?;
+        }
         b.identity("weights_sha256", &self.weights_sha256)?;
         b.identity("tokenizer_sha256", &s.tokenizer.digest())?;
         b.identity("normalization_sha256", &s.stats.digest())?;

@@ -22,8 +22,12 @@ impl Reference {
     }
 }
 
+/// The checkout, or the folder that has what a test on another machine needs of it.
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    match std::env::var_os("FLASHRT_TEST_ROOT") {
+        Some(root) => root.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+    }
 }
 
 pub fn golden_dir() -> PathBuf {
