@@ -74,6 +74,12 @@ done
 
 in_ros() { tools/ros/in_env.sh "$@"; }
 
+# Every kernel for every architecture: by nvcc with warnings as errors, then by NVRTC through the library.
+kernels() {
+  python3 tools/kernels/check.py || return
+  FLASHRT_NVRTC=$(python3 tools/kernels/check.py --nvrtc) cargo test --locked --package flashrt-ops --test kernels_are_compiled_and_kept
+}
+
 # With the C library that colcon has built, and a host in Rust beside it.
 python_producers() {
   local target=$PWD/build/flashrt_ros/cargo
@@ -87,6 +93,7 @@ rust_checks() {
   check "rustdoc" env RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps --quiet
   # Doc tests are part of it.
   check "Rust tests" cargo test --locked --workspace --no-fail-fast
+  check "kernels" kernels
 }
 
 ros_checks() {

@@ -186,7 +186,7 @@ pub enum Error {
         reason: String,
     },
     /// An allocation failed.
-    #[error("buffer \"{buffer}\": no room for {bytes} bytes in {space} space")]
+    #[error("buffer \"{buffer}\": no room for {bytes} bytes in {space} space{}", room(*bytes, *free))]
     OutOfMemory {
         /// Name of the buffer.
         buffer: String,
@@ -194,6 +194,8 @@ pub enum Error {
         bytes: usize,
         /// Requested space.
         space: Space,
+        /// Bytes that the device has free, where it says so.
+        free: Option<usize>,
     },
     /// A plan edge that names a node the plan does not have, or a node after itself.
     #[error(
@@ -251,4 +253,16 @@ impl Error {
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Error::BackendUnavailable { .. })
     }
+}
+
+/// What was needed and what is free, in MiB.
+fn room(needed: usize, free: Option<usize>) -> String {
+    let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    free.map_or(String::new(), |free| {
+        format!(
+            ": {:.1} MiB are needed, {:.1} MiB are free",
+            mib(needed),
+            mib(free)
+        )
+    })
 }

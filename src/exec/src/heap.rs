@@ -26,6 +26,7 @@ impl HeapBlock {
             buffer: name.into(),
             bytes: bytes.get(),
             space,
+            free: None,
         };
         let layout = Layout::from_size_align(bytes.get(), ALIGN).map_err(|_| no_room())?;
         // SAFETY: the layout has the size `bytes`, which is not zero.

@@ -29,3 +29,12 @@ pub fn open(
         }),
     }
 }
+
+/// Compiles the kernels of every built-in policy for a GPU of architecture `arch` into `folder`; the number of files. See
+/// [`flashrt_ops::compile_ahead`].
+///
+/// # Errors
+/// [`Error::Ops`].
+pub fn compile_kernels(arch: &str, folder: &Path) -> Result<usize, Error> {
+    Ok(flashrt_ops::compile_ahead(arch, folder)?)
+}

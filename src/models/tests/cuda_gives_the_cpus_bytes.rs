@@ -2,24 +2,10 @@
 
 mod common;
 
-use std::io::Write;
-
 use common::drive::{self, bits, output, run};
 use flashrt_exec::{Context, KEY_INHERIT};
 use flashrt_models::pi05::Pi05Options;
 use flashrt_runtime::{LiveSet, Producer};
-
-/// A context on device 0; `None` where there is none, after saying so. With `FLASHRT_REQUIRE_CUDA` set that is a failure.
-fn cuda() -> Option<Context> {
-    match Context::cuda(0) {
-        Ok(ctx) => Some(ctx),
-        Err(e) if e.is_unavailable() && std::env::var_os("FLASHRT_REQUIRE_CUDA").is_none() => {
-            let _ = writeln!(std::io::stderr(), "skipped: {e}");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    }
-}
 
 fn set(ctx: &Context) -> LiveSet {
     let options = Pi05Options {
@@ -56,7 +42,7 @@ fn ticks(set: &mut LiveSet) -> Vec<Vec<u32>> {
 
 #[test]
 fn outputs_and_regions_have_the_cpus_bytes() {
-    let Some(gpu) = cuda() else { return };
+    let Some(gpu) = common::cuda() else { return };
     let want = ticks(&mut set(&drive::context(2)));
     let got = ticks(&mut set(&gpu));
     assert_eq!(got.len(), want.len());
@@ -67,7 +53,7 @@ fn outputs_and_regions_have_the_cpus_bytes() {
 
 #[test]
 fn a_set_of_the_gpu_is_identified_by_its_kernels_and_is_no_set_of_the_cpu() {
-    let Some(gpu) = cuda() else { return };
+    let Some(gpu) = common::cuda() else { return };
     let (on_gpu, on_cpu) = (set(&gpu), set(&drive::context(1)));
     let text = String::from_utf8_lossy(on_gpu.identity()).into_owned();
     assert!(text.contains("\nbackend=cuda\n"), "{text}");

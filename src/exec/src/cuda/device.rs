@@ -194,6 +194,14 @@ impl Device {
         }
     }
 
+    /// What the driver has free of the device's memory.
+    pub(super) fn free_bytes(&self) -> Option<usize> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two numbers.
+        let answer = unsafe { self.driver.cuMemGetInfo_v2(&mut free, &mut total) };
+        answer.is_ok().then_some(free)
+    }
+
     pub(super) fn count(&self, space: Space, bytes: usize) {
         self.bytes_in(space).fetch_add(bytes, Relaxed);
         self.buffers.fetch_add(1, Relaxed);

@@ -101,6 +101,7 @@ driver! {
         cuEventRecord(event: sys::CUevent, stream: sys::CUstream);
         cuEventQuery(event: sys::CUevent);
         cuEventSynchronize(event: sys::CUevent);
+        cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
         cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
         cuMemFree_v2(address: CUdeviceptr);
         cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint);

@@ -37,6 +37,9 @@ impl CudaMemory {
             buffer: name.into(),
             bytes,
             space,
+            free: (space == Space::Device)
+                .then(|| device.free_bytes())
+                .flatten(),
         };
         if bytes > device.limit(space) {
             return Err(no_room());

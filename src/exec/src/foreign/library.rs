@@ -171,6 +171,7 @@ impl Library {
             buffer: name.into(),
             bytes,
             space: Space::Device,
+            free: None,
         })
     }
 

@@ -526,6 +526,7 @@ fn garbage_of_an_allocation_is_an_error_and_goes_back() {
         buffer: "big".into(),
         bytes: 64,
         space: Space::Device,
+        free: None,
     };
     assert_eq!((error.code(), error), (-6, expected));
     fake.answer_truly("frt_buffer_alloc");

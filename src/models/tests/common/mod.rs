@@ -150,3 +150,16 @@ pub fn raw(path: &Path) -> Vec<Raw> {
         })
         .collect()
 }
+
+/// A context on device 0; `None` where there is none, after saying so. With `FLASHRT_REQUIRE_CUDA` set that is a failure.
+pub fn cuda() -> Option<flashrt_exec::Context> {
+    match flashrt_exec::Context::cuda(0) {
+        Ok(ctx) => Some(ctx),
+        Err(e) if e.is_unavailable() && std::env::var_os("FLASHRT_REQUIRE_CUDA").is_none() => {
+            let _ =
+                std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {e}\n"));
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}

@@ -90,6 +90,16 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Compiles the GPU kernels ahead of time, for machines without a compiler: they find them by FLASHRT_KERNEL_CACHE. Needs
+    /// NVRTC, no GPU.
+    Kernels {
+        /// Architecture, such as sm_87 (Orin), sm_89, sm_90, sm_110 (Thor) or sm_120; may be repeated.
+        #[arg(long = "arch", required = true)]
+        archs: Vec<String>,
+        /// Folder to write to.
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// Every key of the deployment file, as a Markdown table.
     ConfigKeys,
     /// Every parameter of policy_node, as a Markdown table.
@@ -133,6 +143,12 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             count,
             json,
         } => bench::run(what, &config, count as usize, json)?,
+        Command::Kernels { archs, out } => {
+            for arch in archs {
+                let count = flashrt_models::builtin::compile_kernels(&arch, &out)?;
+                output::print(format_args!("{arch}: {count} files in {}\n", out.display()))?;
+            }
+        }
         Command::ConfigKeys => {
             output::print(format_args!("{}", flashrt_session::config::docs_table()))?
         }

@@ -1,6 +1,7 @@
 //! NVRTC, looked up when something has to be compiled.
 
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use libloading::Library;
@@ -95,6 +96,17 @@ impl Nvrtc {
             return Err(format!(
                 "{path} is version {major}.{minor}, 12.0 or later is needed"
             ));
+        }
+        // It looks for its second half by name alone, which finds what is loaded already.
+        if let Some(folder) = Path::new(path)
+            .parent()
+            .filter(|f| !f.as_os_str().is_empty())
+        {
+            let builtins = folder.join(format!("libnvrtc-builtins.so.{major}.{minor}"));
+            // SAFETY: as above. Without it compiling says what is missing.
+            if let Ok(builtins) = unsafe { Library::new(builtins) } {
+                std::mem::forget(builtins);
+            }
         }
         Ok(Nvrtc {
             major,
