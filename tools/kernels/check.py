@@ -3,6 +3,7 @@
 
     check.py            fails on a warning, on a spill beyond the file's budget, and if its own controls pass
     check.py --nvrtc    prints the path of NVRTC, for the tests that compile as the product does
+    check.py --ptx      writes src/exec/src/cuda/gather.ptx, the one kernel that is committed compiled; without it, it is compared
 
 A file may allow a kernel to spill by a line such as `// spills <= 16 bytes: rms_norm_f32: why`. The compiler comes from wheels
 (requirements.txt) into .cuda/ below the checkout.
@@ -70,6 +71,17 @@ def compile_file(nvcc, source, arch):
     return kernels, None
 
 
+def make_ptx(nvcc):
+    """gather.cu in the assembly of an old language version, which every driver of CUDA 12 compiles."""
+    source = ROOT / 'src/exec/src/cuda/gather.cu'
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / 'gather.ptx'
+        subprocess.run([nvcc, '--ptx', '-arch=compute_80', '-std=c++17', '-Werror', 'all-warnings', '-o', made, source], check=True)
+        text = made.read_text()
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith('//')]
+    return re.sub(r'(?m)^\.version .*$', '.version 7.7', '\n'.join(lines)) + '\n', source.with_suffix('.ptx')
+
+
 def budgets(source):
     return {name: int(n) for n, name in re.findall(r'^// spills <= (\d+) bytes: (\w+):', source.read_text(), re.M)}
 
@@ -92,11 +104,17 @@ def main():
     if sys.argv[1:] == ['--nvrtc']:
         print(nvrtc)
         return 0
+    ptx, ptx_path = make_ptx(nvcc)
+    if sys.argv[1:] == ['--ptx']:
+        ptx_path.write_text(ptx)
+        return 0
     sources = sorted((ROOT / 'kernels').glob('*.cu'))
     jobs = [(source, arch) for source in sources for arch in ARCHS]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(lambda job: compile_file(nvcc, *job), jobs))
     failures, table = list(controls(nvcc)), {}
+    if ptx_path.read_text() != ptx:
+        failures.append(f'{ptx_path.relative_to(ROOT)} is not what its source gives: tools/kernels/check.py --ptx')
     for (source, arch), (kernels, error) in zip(jobs, results):
         if error:
             failures.append(f'{source.name} for {arch}:\n{error}')

@@ -135,16 +135,10 @@ impl Frozen {
         live: &LiveSet,
     ) -> Result<(), flashrt_exec::Error> {
         let regions = live.regions();
-        for ((slice, live_index), missing) in self
-            .slices
-            .iter()
-            .zip(&self.layout.live_index)
-            .zip(&self.missing)
-        {
-            if !missing {
-                mem.copy(slice, &regions[*live_index].slice)?;
-            }
-        }
+        let all = self.slices.iter().zip(&self.layout.live_index);
+        let held = all.zip(&self.missing).filter(|(_, missing)| !**missing);
+        let pairs = held.map(|((slice, live_index), _)| (slice, &regions[*live_index].slice));
+        copy_all(mem, pairs, &mut false)?;
         mem.sync()
     }
 
@@ -158,23 +152,45 @@ impl Frozen {
         has_begun: &mut bool,
     ) -> Result<(u64, u64), flashrt_exec::Error> {
         let regions = live.regions();
+        let all = self.slices.iter().zip(&self.layout.live_index).enumerate();
+        let pairs = all
+            .filter(|(i, _)| !self.missing[*i] && !skip(*i))
+            .map(|(_, (slice, live_index))| (&regions[*live_index].slice, slice));
         let (mut bytes, mut promoted) = (0, 0);
-        for (i, (slice, live_index)) in self.slices.iter().zip(&self.layout.live_index).enumerate()
-        {
-            if self.missing[i] || skip(i) {
-                continue;
-            }
-            let target = &regions[*live_index].slice;
-            mem.copy(target, slice)?;
-            *has_begun = true;
+        for (target, slice) in pairs.clone() {
             bytes += slice.bytes() as u64;
             if slice.buffer().space() == Space::Host && target.buffer().space() == Space::Device {
                 promoted += slice.bytes() as u64;
             }
         }
+        copy_all(mem, pairs, has_begun)?;
         mem.sync()?;
         Ok((bytes, promoted))
     }
+}
+
+/// Pairs of one submission: as many as one launch of the copy kernel takes.
+const LOT: usize = 128;
+
+/// Enqueues all copies in lots. Allocates nothing.
+fn copy_all<'a>(
+    mem: &dyn CapsuleMemory,
+    mut pairs: impl Iterator<Item = (&'a Slice, &'a Slice)>,
+    has_begun: &mut bool,
+) -> Result<(), flashrt_exec::Error> {
+    let Some(first) = pairs.next() else {
+        return Ok(());
+    };
+    let (mut lot, mut len) = ([first; LOT], 1);
+    for pair in pairs {
+        if len == LOT {
+            mem.copy_many(&lot, has_begun)?;
+            len = 0;
+        }
+        lot[len] = pair;
+        len += 1;
+    }
+    mem.copy_many(&lot[..len], has_begun)
 }
 
 /// A counted reference to a capsule: its bytes stay as they are while the handle lives, even when the store drops or

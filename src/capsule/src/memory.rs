@@ -9,6 +9,15 @@ pub trait CapsuleMemory {
     fn alloc(&self, name: &str, space: Space, bytes: usize) -> Result<Buffer, Error>;
     /// Enqueues a copy between any two spaces; equal lengths.
     fn copy(&self, dst: &Slice, src: &Slice) -> Result<(), Error>;
+    /// Enqueues copies, (destination, source) each; no window is in two of them. Sets `has_begun` once one may be enqueued, also
+    /// when it fails.
+    fn copy_many(&self, pairs: &[(&Slice, &Slice)], has_begun: &mut bool) -> Result<(), Error> {
+        pairs.iter().try_for_each(|(dst, src)| {
+            self.copy(dst, src)?;
+            *has_begun = true;
+            Ok(())
+        })
+    }
     /// A new event.
     fn event(&self) -> Result<Event, Error>;
     /// Marks the work enqueued so far.
@@ -45,6 +54,21 @@ impl CapsuleMemory for ContextMemory<'_> {
     }
     fn copy(&self, dst: &Slice, src: &Slice) -> Result<(), Error> {
         self.ctx.copy(dst, src, self.stream)
+    }
+    fn copy_many(&self, pairs: &[(&Slice, &Slice)], has_begun: &mut bool) -> Result<(), Error> {
+        let result = self.ctx.copy_many(pairs, self.stream);
+        // What is refused is refused before the first copy; what the device says may come later.
+        let is_refusal = matches!(
+            &result,
+            Err(Error::ForeignContext { .. }
+                | Error::LengthMismatch { .. }
+                | Error::Overlap { .. }
+                | Error::BadStream { .. }
+                | Error::Recording { .. }
+                | Error::Busy { .. })
+        );
+        *has_begun |= !is_refusal && !pairs.is_empty();
+        result
     }
     fn event(&self) -> Result<Event, Error> {
         self.ctx.event()

@@ -169,6 +169,12 @@ impl Buffer {
         }
     }
 
+    /// True for memory that kernels of a GPU may touch.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_reached_by_the_device(&self) -> bool {
+        matches!(&self.inner.memory, Memory::Cuda(m) if m.is_reached_by_the_device())
+    }
+
     fn check(&self, offset: usize, len: usize) -> Result<(), Error> {
         match offset.checked_add(len) {
             Some(end) if end <= self.bytes() => Ok(()),

@@ -443,6 +443,27 @@ impl Context {
         on_backend!(self, b => b.copy(dst, src, stream))
     }
 
+    /// Submits copies, (destination, source) each, as [`Context::copy`] does one by one, but all of them are checked before the
+    /// first one is submitted, and on CUDA many cost little more than one. They run in no order among each other: a window that
+    /// one writes and another one reads or writes gets any of the bytes.
+    ///
+    /// # Errors
+    /// As [`Context::copy`], of the first pair that is refused; then nothing was submitted.
+    pub fn copy_many(&self, pairs: &[(&Slice, &Slice)], stream: StreamId) -> Result<(), Error> {
+        for (dst, src) in pairs {
+            dst.buffer().check_context(self.id())?;
+            src.buffer().check_context(self.id())?;
+            dst.check_copy_from(src)?;
+        }
+        self.check_stream(stream)?;
+        self.check_idle("copy_many")?;
+        match &self.inner.backend {
+            Backend::Cuda(b) => b.copy_many(pairs, stream),
+            Backend::Cpu(b) => pairs.iter().try_for_each(|(d, s)| b.copy(d, s, stream)),
+            Backend::Foreign(b) => pairs.iter().try_for_each(|(d, s)| b.copy(d, s, stream)),
+        }
+    }
+
     /// Submits setting every byte of `dst` to `value`. Allocates nothing.
     ///
     /// # Errors

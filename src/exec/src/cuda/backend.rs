@@ -150,6 +150,12 @@ impl CudaBackend {
         self.device.check(self.device.copy(dst, src, stream))
     }
 
+    pub(crate) fn copy_many(&self, pairs: &[(&Slice, &Slice)], id: StreamId) -> Result<(), Error> {
+        let streams = self.device.enter("copy_many")?;
+        let stream = streams.get(id)?.1.raw;
+        self.device.copy_many(pairs, stream)
+    }
+
     pub(crate) fn fill(&self, dst: &Slice, value: u8, id: StreamId) -> Result<(), Error> {
         let streams = self.device.enter("fill")?;
         let stream = streams.get(id)?.1.raw;

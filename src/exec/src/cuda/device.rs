@@ -2,6 +2,7 @@
 
 use super::driver::{self, Answer, Driver, Failure, Raw, Stream};
 use super::free::Dead;
+use super::gather::Gather;
 use super::host::Host;
 use super::streams::Streams;
 use crate::{BackendKind, Error, MemoryUse, Space};
@@ -21,6 +22,8 @@ pub(super) struct Device {
     /// Zeroes memory, moves uploads and downloads, and is where eager work is recorded.
     pub(super) service: Stream,
     pub(super) streams: RwLock<Streams>,
+    /// Loaded by the first use.
+    gather: OnceLock<Option<Gather>>,
     /// The failure that spoiled the context of the driver.
     lost: OnceLock<String>,
     pub(super) dead: Mutex<Vec<Dead>>,
@@ -104,6 +107,7 @@ impl Device {
             priorities: greatest.min(least)..=least.max(greatest),
             service: Raw(std::ptr::null_mut()),
             streams: RwLock::default(),
+            gather: OnceLock::new(),
             lost: OnceLock::new(),
             dead: Mutex::new(Vec::new()),
             has_dead: AtomicBool::new(false),
@@ -115,6 +119,24 @@ impl Device {
         this.service = this.create_stream(0).map_err(failed)?;
         this.add_stream(0)?;
         Ok(Arc::new(this))
+    }
+
+    /// The kernel for many copies, if the driver takes it.
+    pub(super) fn gather(&self) -> Option<&Gather> {
+        self.gather.get_or_init(|| Gather::load(self)).as_ref()
+    }
+
+    pub(super) fn multiprocessors(&self) -> u32 {
+        let mut value = 0;
+        // SAFETY: writes one number.
+        let answer = unsafe {
+            self.driver.cuDeviceGetAttribute(
+                &mut value,
+                sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                self.primary.device,
+            )
+        };
+        answer.map_or(1, |()| value.max(1) as u32)
     }
 
     /// Compute capability, such as `sm_90`.
@@ -237,6 +259,7 @@ impl Drop for Device {
         // Every buffer and executable held the device, so what is dead now holds nothing of it.
         self.sweep();
         self.destroy_streams();
+        drop(self.gather.take());
         // SAFETY: dropped here only, and not used again.
         unsafe { ManuallyDrop::drop(&mut self.primary) };
     }

@@ -63,6 +63,7 @@ macro_rules! driver {
                 /// # Safety
                 /// What the driver's documentation asks of the caller.
                 #[inline]
+                #[allow(clippy::too_many_arguments)] // the driver's
                 pub(super) unsafe fn $name(&self, $($arg: $ty),*) -> Answer {
                     // SAFETY: the caller's promise.
                     match unsafe { (self.$name)($($arg),*) } {
@@ -113,6 +114,12 @@ driver! {
         cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: CUdeviceptr, bytes: usize, stream: sys::CUstream);
         cuMemsetD8Async(dst: CUdeviceptr, value: c_uchar, bytes: usize, stream: sys::CUstream);
         cuLaunchHostFunc(stream: sys::CUstream, function: sys::CUhostFn, data: *mut c_void);
+        cuModuleLoadData(module: *mut sys::CUmodule, image: *const c_void);
+        cuModuleUnload(module: sys::CUmodule);
+        cuModuleGetFunction(function: *mut sys::CUfunction, module: sys::CUmodule, name: *const c_char);
+        cuLaunchKernel(function: sys::CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
+            block_y: c_uint, block_z: c_uint, shared: c_uint, stream: sys::CUstream, parameters: *mut *mut c_void,
+            extra: *mut *mut c_void);
         cuGraphInstantiateWithFlags(executable: *mut sys::CUgraphExec, graph: sys::CUgraph, flags: c_ulonglong);
         cuGraphDestroy(graph: sys::CUgraph);
         cuGraphExecDestroy(executable: sys::CUgraphExec);

@@ -109,6 +109,11 @@ impl CudaMemory {
         })
     }
 
+    /// Memory of the device, or pinned memory of our own.
+    pub(crate) fn is_reached_by_the_device(&self) -> bool {
+        self.is_owned || self.space == Space::Device
+    }
+
     pub(crate) fn ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }

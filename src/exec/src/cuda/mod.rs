@@ -30,6 +30,8 @@ mod event;
 #[cfg(feature = "cuda")]
 mod free;
 #[cfg(feature = "cuda")]
+mod gather;
+#[cfg(feature = "cuda")]
 mod host;
 #[cfg(feature = "cuda")]
 mod memory;

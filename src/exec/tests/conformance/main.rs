@@ -72,6 +72,8 @@ conformance! {
     buffers_of_no_bytes_or_too_many_are_refused,
     windows_are_checked_without_overflow,
     copies_cross_all_spaces,
+    many_copies_are_each_exact_at_any_length_and_alignment,
+    many_copies_are_all_checked_before_the_first_is_submitted,
     windowed_copies_touch_nothing_else,
     empty_copies_succeed,
     bad_copies_are_refused,

@@ -1161,3 +1161,85 @@ pub fn an_empty_plan_succeeds(make: Factory) {
     plan.execute(3).unwrap();
     plan.sync().unwrap();
 }
+
+// ---- many copies ----
+
+/// Pieces of all lengths and alignments, more than one launch takes: each byte arrives, none beside it changes.
+pub fn many_copies_are_each_exact_at_any_length_and_alignment(make: Factory) {
+    let ctx = make();
+    for (from, to) in [
+        (Space::Device, Space::Device),
+        (Space::Device, Space::Host),
+        (Space::Host, Space::Device),
+        (Space::Host, Space::Host),
+    ] {
+        let lengths = (0..300usize).map(|i| match i % 7 {
+            0 => i,
+            1 => 16 * i,
+            2 => 4 * i + 4,
+            3 => 1,
+            4 => 0,
+            5 => 700 + i,
+            _ => {
+                if i == 6 {
+                    200_000
+                } else {
+                    32
+                }
+            }
+        });
+        // (offset in the source, in the destination, length); one byte between windows.
+        let (mut at_src, mut at_dst) = (0, 0);
+        let windows: Vec<_> = lengths
+            .enumerate()
+            .map(|(i, len)| {
+                let align = [1, 16, 4, 2][i % 4];
+                let window = (at_src, at_dst, len);
+                at_src = (at_src + len + 1).next_multiple_of(align);
+                at_dst = (at_dst + len + 1).next_multiple_of(if i % 3 == 0 { 1 } else { align });
+                window
+            })
+            .collect();
+        let src = ctx.alloc("src", from, at_src).unwrap();
+        let dst = ctx.alloc("dst", to, at_dst).unwrap();
+        let bytes: Vec<u8> = (0..at_src).map(|i| (i * 31 % 251) as u8).collect();
+        ctx.upload(&src.all(), &bytes).unwrap();
+        ctx.fill(&dst.all(), 0xEE, S0).unwrap();
+        let slices: Vec<_> = windows
+            .iter()
+            .map(|&(s, d, n)| (dst.slice(d, n).unwrap(), src.slice(s, n).unwrap()))
+            .collect();
+        let pairs: Vec<_> = slices.iter().map(|(d, s)| (d, s)).collect();
+        ctx.copy_many(&pairs, S0).unwrap();
+        ctx.synchronize(S0).unwrap();
+        let mut expected = vec![0xEE; at_dst];
+        for (s, d, n) in windows {
+            expected[d..d + n].copy_from_slice(&bytes[s..s + n]);
+        }
+        assert!(read(&ctx, &dst.all()) == expected, "{from:?} to {to:?}");
+    }
+    ctx.copy_many(&[], S0).unwrap();
+}
+
+pub fn many_copies_are_all_checked_before_the_first_is_submitted(make: Factory) {
+    let (ctx, other) = (make(), make());
+    let (a, b) = (device(&ctx, "a", 16), device(&ctx, "b", 16));
+    ctx.fill(&a.all(), 1, S0).unwrap();
+    ctx.fill(&b.all(), 2, S0).unwrap();
+    let good = (b.slice(0, 8).unwrap(), a.slice(0, 8).unwrap());
+    let foreign = device(&other, "foreign", 8).all();
+    let refused = [
+        (b.slice(8, 8).unwrap(), a.slice(0, 4).unwrap()),
+        (a.slice(4, 8).unwrap(), a.slice(0, 8).unwrap()),
+        (b.slice(8, 8).unwrap(), foreign),
+    ];
+    for (dst, src) in &refused {
+        ctx.copy_many(&[(&good.0, &good.1), (dst, src)], S0)
+            .unwrap_err();
+    }
+    ctx.copy_many(&[(&good.0, &good.1)], StreamId(7))
+        .unwrap_err();
+    assert_eq!(read(&ctx, &b.all()), [2; 16]);
+    ctx.copy_many(&[(&good.0, &good.1)], S0).unwrap();
+    assert_eq!(read(&ctx, &b.all())[..9], [1, 1, 1, 1, 1, 1, 1, 1, 2]);
+}

@@ -1,0 +1,167 @@
+//! Many copies in one submission.
+//!
+//! A copy costs the driver a microsecond or two whatever its size, so two hundred regions cost more than their bytes. One kernel
+//! copies all pieces between memory of the device; its table travels as a launch parameter. Long pieces from or to the host go
+//! to the copy engines one by one: they fill the bus, a kernel does not.
+
+use super::device::Device;
+use super::driver::{Driver, Raw, Stream};
+use crate::{Error, Slice, Space};
+use cudarc::driver::sys;
+use std::ffi::c_void;
+
+/// Source in `gather.cu`. Made for an old version of the language, so that every driver of CUDA 12 takes it.
+const PTX: &str = concat!(include_str!("gather.ptx"), "\0");
+
+/// `PIECES`, `TILE` and `THREADS` of the source.
+const PIECES: usize = 128;
+const TILE: usize = 32_768;
+const THREADS: u32 = 256;
+
+/// From here on a piece from or to the host is a copy of its own.
+const LONG: usize = 64 << 10;
+
+/// The loaded kernel.
+pub(super) struct Gather {
+    driver: &'static Driver,
+    module: Raw<sys::CUmod_st>,
+    function: Raw<sys::CUfunc_st>,
+    /// Blocks that fill the device.
+    blocks: u32,
+}
+
+/// The kernel's parameter.
+#[repr(C)]
+struct Pieces {
+    dst: [u64; PIECES],
+    src: [u64; PIECES],
+    bytes: [u64; PIECES],
+    first: [u32; PIECES],
+    count: u32,
+    tiles: u32,
+}
+
+impl Pieces {
+    fn new() -> Pieces {
+        Pieces {
+            dst: [0; PIECES],
+            src: [0; PIECES],
+            bytes: [0; PIECES],
+            first: [0; PIECES],
+            count: 0,
+            tiles: 0,
+        }
+    }
+
+    /// False when there is no room for one more.
+    fn push(&mut self, dst: &Slice, src: &Slice) -> bool {
+        let at = self.count as usize;
+        let tiles = u32::try_from(dst.bytes().div_ceil(TILE)).ok();
+        let Some(end) = tiles
+            .and_then(|n| self.tiles.checked_add(n))
+            .filter(|_| at < PIECES)
+        else {
+            return false;
+        };
+        self.dst[at] = dst.as_ptr() as u64;
+        self.src[at] = src.as_ptr() as u64;
+        self.bytes[at] = dst.bytes() as u64;
+        self.first[at] = self.tiles;
+        self.tiles = end;
+        self.count += 1;
+        true
+    }
+}
+
+impl Gather {
+    /// `None` where the driver cannot compile it: copies then go one by one.
+    pub(super) fn load(device: &Device) -> Option<Gather> {
+        let driver = device.driver;
+        let _relaxed = device.relaxed();
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: a text with an end; writes one handle. The context is current.
+        unsafe { driver.cuModuleLoadData(&mut module, PTX.as_ptr().cast()) }.ok()?;
+        // SAFETY: the module that was loaded, and a name with an end.
+        let found =
+            unsafe { driver.cuModuleGetFunction(&mut function, module, c"gather".as_ptr()) };
+        let gather = Gather {
+            driver,
+            module: Raw(module),
+            function: Raw(function),
+            blocks: device.multiprocessors() * 8,
+        };
+        found.ok().map(|()| gather)
+    }
+
+    fn launch(&self, pieces: &mut Pieces, stream: Stream) -> super::driver::Answer {
+        if pieces.count == 0 {
+            return Ok(());
+        }
+        let mut parameters: [*mut c_void; 1] = [std::ptr::from_mut(pieces).cast()];
+        // SAFETY: the kernel's one parameter, copied by the call. Its pieces are checked windows of equal lengths on memory that the
+        // device reaches; whoever frees it waits for the streams first.
+        let answer = unsafe {
+            self.driver.cuLaunchKernel(
+                self.function.0,
+                pieces.tiles.min(self.blocks),
+                1,
+                1,
+                THREADS,
+                1,
+                1,
+                0,
+                stream.0,
+                parameters.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        (pieces.count, pieces.tiles) = (0, 0);
+        answer
+    }
+}
+
+impl Drop for Gather {
+    fn drop(&mut self) {
+        // SAFETY: loaded once. The context is current and its streams have ended: the device goes.
+        let _ = unsafe { self.driver.cuModuleUnload(self.module.0) };
+    }
+}
+
+impl Device {
+    /// Submits all of `pairs`, (destination, source) each, checked.
+    pub(super) fn copy_many(
+        &self,
+        pairs: &[(&Slice, &Slice)],
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let gather = match pairs.len() {
+            0 | 1 => None,
+            _ => self.gather(),
+        };
+        let mut pieces = Pieces::new();
+        for &(dst, src) in pairs.iter().filter(|(dst, _)| dst.bytes() > 0) {
+            let Some(gather) = gather.filter(|_| is_for_the_kernel(dst, src)) else {
+                self.check(self.copy(dst, src, stream))?;
+                continue;
+            };
+            if pieces.push(dst, src) {
+                continue;
+            }
+            self.check(gather.launch(&mut pieces, stream))?;
+            if !pieces.push(dst, src) {
+                self.check(self.copy(dst, src, stream))?;
+            }
+        }
+        match gather {
+            Some(gather) => self.check(gather.launch(&mut pieces, stream)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_for_the_kernel(dst: &Slice, src: &Slice) -> bool {
+    let is_of_the_device = |s: &Slice| s.buffer().space() == Space::Device;
+    let is_within = is_of_the_device(dst) && is_of_the_device(src);
+    let is_reached = |s: &Slice| s.buffer().is_reached_by_the_device();
+    is_within || (dst.bytes() < LONG && is_reached(dst) && is_reached(src))
+}
