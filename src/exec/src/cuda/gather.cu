@@ -5,8 +5,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #define PIECES 128     // as in gather.rs
-#define TILE 32768u    // bytes that a block copies at a time
-#define THREADS 256u
+#define TILE 65536u    // bytes that a block copies at a time
+#define THREADS 1024u
 #define EACH (TILE / THREADS / 16)
 
 struct Pieces {
@@ -29,7 +29,7 @@ static __device__ __forceinline__ void copy_as(u8* dst, const u8* src, u32 bytes
   for (u32 i = threadIdx.x; i < bytes / sizeof(T); i += THREADS) to[i] = from[i];
 }
 
-extern "C" __global__ void __launch_bounds__(256) gather(const __grid_constant__ Pieces pieces) {
+extern "C" __global__ void __launch_bounds__(1024) gather(const __grid_constant__ Pieces pieces) {
   for (u32 tile = blockIdx.x; tile < pieces.tiles; tile += gridDim.x) {
     // The last piece that starts at or before this tile.
     u32 low = 0, high = pieces.count;

@@ -1,11 +1,13 @@
 //! Many copies in one submission.
 //!
 //! A copy costs the driver a microsecond or two whatever its size, so two hundred regions cost more than their bytes. One kernel
-//! copies all pieces between memory of the device; its table travels as a launch parameter. Long pieces from or to the host go
-//! to the copy engines one by one: they fill the bus, a kernel does not.
+//! copies all pieces; its table travels as a launch parameter. Long pieces from or to the host go to the copy engines one by one:
+//! these fill the bus alone, and leave the device to others.
+//!
+//! Tile, threads and limits are what measured best on an H200: 168 MiB in 200 pieces, against one copy of the driver.
 
 use super::device::Device;
-use super::driver::{Driver, Raw, Stream};
+use super::driver::{Answer, Driver, Raw, Stream};
 use crate::{Error, Slice, Space};
 use cudarc::driver::sys;
 use std::ffi::c_void;
@@ -15,11 +17,14 @@ const PTX: &str = concat!(include_str!("gather.ptx"), "\0");
 
 /// `PIECES`, `TILE` and `THREADS` of the source.
 const PIECES: usize = 128;
-const TILE: usize = 32_768;
-const THREADS: u32 = 256;
+const TILE: usize = 65_536;
+const THREADS: u32 = 1024;
 
 /// From here on a piece from or to the host is a copy of its own.
-const LONG: usize = 64 << 10;
+const LONG: usize = 4 << 20;
+
+/// Blocks that fill the bus.
+const HOST_BLOCKS: u32 = 32;
 
 /// The loaded kernel.
 pub(super) struct Gather {
@@ -93,7 +98,7 @@ impl Gather {
         found.ok().map(|()| gather)
     }
 
-    fn launch(&self, pieces: &mut Pieces, stream: Stream) -> super::driver::Answer {
+    fn launch(&self, pieces: &mut Pieces, blocks: u32, stream: Stream) -> Answer {
         if pieces.count == 0 {
             return Ok(());
         }
@@ -103,7 +108,7 @@ impl Gather {
         let answer = unsafe {
             self.driver.cuLaunchKernel(
                 self.function.0,
-                pieces.tiles.min(self.blocks),
+                pieces.tiles.min(blocks),
                 1,
                 1,
                 THREADS,
@@ -138,30 +143,39 @@ impl Device {
             0 | 1 => None,
             _ => self.gather(),
         };
-        let mut pieces = Pieces::new();
+        let Some(gather) = gather else {
+            return pairs
+                .iter()
+                .try_for_each(|(dst, src)| self.check(self.copy(dst, src, stream)));
+        };
+        let mut lots = [(Pieces::new(), gather.blocks), (Pieces::new(), HOST_BLOCKS)];
         for &(dst, src) in pairs.iter().filter(|(dst, _)| dst.bytes() > 0) {
-            let Some(gather) = gather.filter(|_| is_for_the_kernel(dst, src)) else {
+            let Some(lot) = lot_of(dst, src) else {
                 self.check(self.copy(dst, src, stream))?;
                 continue;
             };
+            let (pieces, blocks) = &mut lots[lot];
             if pieces.push(dst, src) {
                 continue;
             }
-            self.check(gather.launch(&mut pieces, stream))?;
+            self.check(gather.launch(pieces, *blocks, stream))?;
             if !pieces.push(dst, src) {
                 self.check(self.copy(dst, src, stream))?;
             }
         }
-        match gather {
-            Some(gather) => self.check(gather.launch(&mut pieces, stream)),
-            None => Ok(()),
+        for (pieces, blocks) in &mut lots {
+            self.check(gather.launch(pieces, *blocks, stream))?;
         }
+        Ok(())
     }
 }
 
-fn is_for_the_kernel(dst: &Slice, src: &Slice) -> bool {
+/// 0: between memory of the device, 1: with the host; `None`: a copy of its own.
+fn lot_of(dst: &Slice, src: &Slice) -> Option<usize> {
     let is_of_the_device = |s: &Slice| s.buffer().space() == Space::Device;
-    let is_within = is_of_the_device(dst) && is_of_the_device(src);
     let is_reached = |s: &Slice| s.buffer().is_reached_by_the_device();
-    is_within || (dst.bytes() < LONG && is_reached(dst) && is_reached(src))
+    match is_of_the_device(dst) && is_of_the_device(src) {
+        true => Some(0),
+        false => (dst.bytes() < LONG && is_reached(dst) && is_reached(src)).then_some(1),
+    }
 }
