@@ -80,7 +80,7 @@ fn every_file_compiles_ahead_for_every_architecture_to_the_same_bytes() {
 
 #[test]
 fn without_a_compiler_the_error_says_where_it_was_looked_for_and_how_to_help() {
-    child("no_compiler", &[(NVRTC, NOWHERE)]);
+    child("no_compiler", &[(NVRTC, NOWHERE), (CACHE, "")]);
 }
 
 #[test]

@@ -1180,13 +1180,11 @@ pub fn many_copies_are_each_exact_at_any_length_and_alignment(make: Factory) {
             3 => 1,
             4 => 0,
             5 => 700 + i,
-            _ => {
-                if i == 6 {
-                    200_000
-                } else {
-                    32
-                }
-            }
+            _ => match i {
+                6 => 200_000,
+                13 => 5 << 20,
+                _ => 32,
+            },
         });
         // (offset in the source, in the destination, length); one byte between windows.
         let (mut at_src, mut at_dst) = (0, 0);
