@@ -21,7 +21,7 @@ fn set(ctx: &Context, seed: u64) -> LiveSet {
     set
 }
 
-fn tick(set: &mut LiveSet, number: u64) -> Vec<u32> {
+fn tick(set: &mut LiveSet, number: u32) -> Vec<u32> {
     drive::set_pictures(set, 96, number % 8);
     run(set, "full", KEY_INHERIT);
     bits(&output(set, "actions"))
@@ -34,7 +34,7 @@ fn ticks(set: &mut LiveSet, seconds: f64, start: &Barrier) -> (Vec<Vec<u32>>, Ve
     let begin = Instant::now();
     while begin.elapsed().as_secs_f64() < seconds {
         let at = Instant::now();
-        actions.push(tick(set, actions.len() as u64));
+        actions.push(tick(set, actions.len() as u32));
         times.push(at.elapsed());
     }
     times.sort();
@@ -76,7 +76,7 @@ fn case_190_actions_are_those_of_running_alone() {
         let mut alone = set(&ctx, seed);
         for (number, want) in actions.iter().enumerate() {
             assert_eq!(
-                tick(&mut alone, number as u64),
+                tick(&mut alone, number as u32),
                 *want,
                 "policy {seed}, tick {number}"
             );
