@@ -104,3 +104,61 @@ static __device__ __forceinline__ float fold16(float v) {
 
 // The value of lane 0 of each half warp.
 static __device__ __forceinline__ float lane0(float v) { return __shfl_sync(0xffffffffu, v, 0, 16); }
+
+// ---- half precision: stored in 16 bits, computed in f32 ----
+
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+
+static __device__ __forceinline__ float to_f32(float v) { return v; }
+
+static __device__ __forceinline__ float to_f32(f16 v) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
+  return f;
+}
+
+static __device__ __forceinline__ float to_f32(bf16 v) { return __int_as_float((int)((u32)v.bits << 16)); }
+
+static __device__ __forceinline__ void from_f32(float f, float* v) { *v = f; }
+
+static __device__ __forceinline__ void from_f32(float f, f16* v) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v->bits) : "f"(f)); }
+
+static __device__ __forceinline__ void from_f32(float f, bf16* v) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v->bits) : "f"(f)); }
+
+// Sixteen bytes of elements, moved as one.
+template <typename T>
+union alignas(16) Pack {
+  static const u32 SIZE = 16 / sizeof(T);
+  uint4 raw;
+  T v[SIZE];
+};
+
+template <typename T>
+static __device__ __forceinline__ Pack<T> load_pack(const T* p) {
+  Pack<T> pack;
+  pack.raw = *(const uint4*)p;
+  return pack;
+}
+
+template <typename T>
+static __device__ __forceinline__ void store_pack(T* p, const Pack<T>& pack) {
+  *(uint4*)p = pack.raw;
+}
+
+// Sum over a warp, in every lane; the same tree for each of them.
+static __device__ __forceinline__ float warp_sum(float v) {
+  for (int lane = 16; lane > 0; lane /= 2) v += __shfl_xor_sync(0xffffffffu, v, lane);
+  return v;
+}
+
+// Sum over a block of whole warps, in every thread. `scratch` has a float a warp.
+static __device__ __forceinline__ float block_sum(float v, float* scratch) {
+  v = warp_sum(v);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+  __syncthreads();
+  float sum = 0.0f;
+  for (u32 w = 0; w < blockDim.x / 32; w++) sum += scratch[w];
+  return sum;
+}

@@ -1,4 +1,5 @@
-// gelu_tanh, silu, geglu, axpy (residual_add, add_position), gated_residual, clamp, constant: a thread an element.
+// gelu_tanh, silu, geglu, axpy (residual_add, add_position), gated_residual, clamp, constant: in f32 a thread an element, in half
+// precision a thread sixteen bytes.
 #include "common.cuh"
 
 #define FOR_EACH(i, n) \
@@ -49,3 +50,36 @@ extern "C" __global__ void constant_f32(float* out, u32 at, u32 n, Constants con
   FOR_EACH(i, n)
   out[at + i] = constants.values[i];
 }
+
+// ---- half precision ----
+
+// out = f(x, y) by packs; what is left behind the last whole pack, or everything on odd addresses, element by element.
+template <typename T, typename F>
+static __device__ __forceinline__ void map2(const T* x, const T* y, T* out, u32 n, u32 is_packed, F f) {
+  const u32 SIZE = Pack<T>::SIZE;
+  u64 first = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * SIZE;
+  if (first >= n) return;
+  if (is_packed && first + SIZE <= n) {
+    Pack<T> a = load_pack(x + first), b = y ? load_pack(y + first) : a;
+    for (u32 e = 0; e < SIZE; e++) from_f32(f(to_f32(a.v[e]), to_f32(b.v[e])), &a.v[e]);
+    store_pack(out + first, a);
+    return;
+  }
+  for (u64 i = first; i < first + SIZE && i < n; i++) from_f32(f(to_f32(x[i]), y ? to_f32(y[i]) : 0.0f), out + i);
+}
+
+#define HALVES(T) \
+  extern "C" __global__ void gelu_tanh_##T(const T* x, T* out, u32 n, u32 is_packed) { \
+    map2(x, (const T*)0, out, n, is_packed, [](float a, float) { return gelu_tanh_(a); }); \
+  } \
+  extern "C" __global__ void silu_##T(const T* x, T* out, u32 n, u32 is_packed) { \
+    map2(x, (const T*)0, out, n, is_packed, [](float a, float) { return silu_(a); }); \
+  } \
+  extern "C" __global__ void geglu_##T(const T* gate, const T* up, T* out, u32 n, u32 is_packed) { \
+    map2(gate, up, out, n, is_packed, [](float a, float b) { return gelu_tanh_(a) * b; }); \
+  } \
+  extern "C" __global__ void residual_add_##T(const T* x, const T* y, T* out, u32 n, u32 is_packed) { \
+    map2(x, y, out, n, is_packed, [](float a, float b) { return a + b; }); \
+  }
+HALVES(f16)
+HALVES(bf16)

@@ -20,19 +20,6 @@ extern "C" __global__ void im2col_f32(const float* images, float* out, u32 n, u3
   out[i] = images[pixel * channels + channel];
 }
 
-static __device__ __forceinline__ float to_f32(float v) { return v; }
-
-struct f16 { u16 bits; };
-struct bf16 { u16 bits; };
-
-static __device__ __forceinline__ float to_f32(f16 v) {
-  float f;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v.bits));
-  return f;
-}
-
-static __device__ __forceinline__ float to_f32(bf16 v) { return __int_as_float((int)((u32)v.bits << 16)); }
-
 // An id outside the table gives a row of NaN.
 template <typename T>
 static __device__ __forceinline__ void gather(const T* table, const int* ids, float* out, u32 n, u32 vocab, u32 d, float scale) {

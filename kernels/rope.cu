@@ -57,3 +57,41 @@ extern "C" __global__ void rope_f32(const float* x, const float* table, float* o
   out[at] = fma_(-b, sin, a * cos);
   out[at + half] = fma_(a, sin, b * cos);
 }
+
+// ---- half precision; the table stays f32 ----
+
+// A thread a pack of pairs, when half a head is whole packs on 16-byte addresses, otherwise a pair.
+template <typename T>
+static __device__ __forceinline__ void rotate(
+    const T* x, const float* table, T* out, u32 rows, u32 heads, u32 half, u32 is_packed) {
+  const u32 SIZE = Pack<T>::SIZE;
+  u32 each = is_packed ? SIZE : 1;
+  u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * each;
+  if (i >= (u64)rows * heads * half) return;
+  u32 j = (u32)(i % half);
+  u64 head = i / half;
+  const float* angles = table + head / heads * 2 * half + j;
+  u64 at = head * 2 * half + j;
+  if (!is_packed) {
+    float a = to_f32(x[at]), b = to_f32(x[at + half]), cos = angles[0], sin = angles[half];
+    from_f32(fma_(-b, sin, a * cos), out + at);
+    from_f32(fma_(a, sin, b * cos), out + at + half);
+    return;
+  }
+  Pack<T> first = load_pack(x + at), second = load_pack(x + at + half);
+  for (u32 e = 0; e < SIZE; e++) {
+    float a = to_f32(first.v[e]), b = to_f32(second.v[e]), cos = angles[e], sin = angles[half + e];
+    from_f32(fma_(-b, sin, a * cos), &first.v[e]);
+    from_f32(fma_(a, sin, b * cos), &second.v[e]);
+  }
+  store_pack(out + at, first);
+  store_pack(out + at + half, second);
+}
+
+extern "C" __global__ void rope_f16(const f16* x, const float* table, f16* out, u32 rows, u32 heads, u32 half, u32 is_packed) {
+  rotate(x, table, out, rows, heads, half, is_packed);
+}
+
+extern "C" __global__ void rope_bf16(const bf16* x, const float* table, bf16* out, u32 rows, u32 heads, u32 half, u32 is_packed) {
+  rotate(x, table, out, rows, heads, half, is_packed);
+}

@@ -1,5 +1,7 @@
 //! Record-time checks shared by all operations.
 
+use flashrt_exec::BackendKind;
+
 use crate::tensor::show;
 use crate::{DType, Error, Tensor};
 
@@ -35,6 +37,32 @@ impl Check {
             expected,
             got: t.dtype(),
         })
+    }
+
+    /// f32 anywhere; f16 and bf16 where there are kernels of half precision.
+    pub fn float(self, name: &'static str, t: &Tensor, backend: BackendKind) -> Result<(), Error> {
+        match backend {
+            BackendKind::Cuda => self.dtype(
+                name,
+                t,
+                &[DType::F32, DType::F16, DType::BF16],
+                "f32, f16 or bf16",
+            ),
+            _ => self.dtype(name, t, &[DType::F32], "f32 (f16 and bf16 on cuda only)"),
+        }
+    }
+
+    /// As another operand: type and shape.
+    pub fn like(self, name: &'static str, t: &Tensor, other: &Tensor) -> Result<(), Error> {
+        if t.dtype() != other.dtype() {
+            return Err(Error::DType {
+                op: self.0,
+                operand: name,
+                expected: "the input's type",
+                got: t.dtype(),
+            });
+        }
+        self.shape(name, t, other.shape())
     }
 
     pub fn shape(self, operand: &'static str, t: &Tensor, want: &[usize]) -> Result<(), Error> {

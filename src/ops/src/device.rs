@@ -29,10 +29,34 @@ modules! {
     ATTENTION = "attention";
     ELEMENTWISE = "elementwise";
     EMBED = "embed";
+    GEMV = "gemv";
     MATMUL = "matmul";
     NOISE = "noise";
     NORM = "norm";
     ROPE = "rope";
+}
+
+/// The kernel of an operation for a tensor's element type: `rms_norm_bf16`.
+macro_rules! typed {
+    ($name:literal, $tensor:expr) => {
+        match $tensor.dtype() {
+            $crate::DType::F16 => concat!($name, "_f16"),
+            $crate::DType::BF16 => concat!($name, "_bf16"),
+            _ => concat!($name, "_f32"),
+        }
+    };
+}
+pub(crate) use typed;
+
+/// Bytes that a thread of a half-precision kernel moves at once.
+pub(crate) const PACK: usize = 16;
+
+/// True when runs of `len` elements of all `tensors` are whole packs on addresses of packs.
+pub(crate) fn is_packed(tensors: &[&Tensor], len: usize) -> bool {
+    tensors.iter().all(|t| {
+        let address = t.slice().as_ptr() as usize;
+        address % PACK == 0 && (len * t.dtype().bytes()) % PACK == 0
+    })
 }
 
 /// Threads of a block of kernels that take a thread an element.

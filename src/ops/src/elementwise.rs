@@ -3,13 +3,13 @@
 use flashrt_exec::Recorder;
 
 use crate::check::{operand, Check};
-use crate::device::{Call, ELEMENTWISE};
+use crate::device::{is_packed, typed, Call, ELEMENTWISE, PACK};
 use crate::lanes::{Lanes, LANES};
-use crate::launch::{record, Kernel, Ptr};
+use crate::launch::{on_device, record, Kernel, Ptr};
 use crate::math;
-use crate::{Error, Tensor};
+use crate::{DType, Error, Tensor};
 
-/// `out = gelu_tanh(x) = ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`; f32, equal shapes, `out` may be `x` itself.
+/// `out = gelu_tanh(x) = ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`; f32, on CUDA also f16 and bf16; equal shapes, `out` may be `x` itself.
 ///
 /// # Errors
 /// [`Error::Shape`], [`Error::DType`], [`Error::Overlap`]; the recorder's own errors.
@@ -17,7 +17,7 @@ pub fn gelu_tanh(r: &mut Recorder<'_>, x: &Tensor, out: &Tensor) -> Result<(), E
     unary(r, "gelu_tanh", x, out, Map::GeluTanh)
 }
 
-/// `out = x·σ(x)`; f32, equal shapes, `out` may be `x` itself.
+/// `out = x·σ(x)`; types as in [`gelu_tanh`], equal shapes, `out` may be `x` itself.
 ///
 /// # Errors
 /// As [`gelu_tanh`].
@@ -25,19 +25,23 @@ pub fn silu(r: &mut Recorder<'_>, x: &Tensor, out: &Tensor) -> Result<(), Error>
     unary(r, "silu", x, out, Map::Silu)
 }
 
-/// `out = gelu_tanh(gate)·up`; f32, equal shapes, `out` may be either operand itself.
+/// `out = gelu_tanh(gate)·up`; types as in [`gelu_tanh`], equal shapes, `out` may be either operand itself.
 ///
 /// # Errors
 /// As [`gelu_tanh`].
 pub fn geglu(r: &mut Recorder<'_>, gate: &Tensor, up: &Tensor, out: &Tensor) -> Result<(), Error> {
     let c = Check("geglu");
-    c.f32("gate", gate)?;
-    c.f32_shape("up", up, gate.shape())?;
-    c.f32_shape("out", out, gate.shape())?;
+    c.float("gate", gate, r.backend())?;
+    c.like("up", up, gate)?;
+    c.like("out", out, gate)?;
     c.same_or_apart(
         operand("out", out),
         &[operand("gate", gate), operand("up", up)],
     )?;
+    if gate.dtype() != DType::F32 {
+        let call = half(typed!("geglu", gate), &[gate, up], out);
+        return on_device(r, "geglu", &[gate, up, out], vec![call]);
+    }
     let map = Map::Geglu(Ptr::of(up));
     record(
         r,
@@ -55,7 +59,7 @@ pub fn geglu(r: &mut Recorder<'_>, gate: &Tensor, up: &Tensor, out: &Tensor) -> 
     )
 }
 
-/// `out = x + y`; f32, equal shapes, `out` may be either operand itself.
+/// `out = x + y`; types as in [`gelu_tanh`], equal shapes, `out` may be either operand itself.
 ///
 /// # Errors
 /// As [`gelu_tanh`].
@@ -66,10 +70,14 @@ pub fn residual_add(
     out: &Tensor,
 ) -> Result<(), Error> {
     let c = Check("residual_add");
-    c.f32("x", x)?;
-    c.f32_shape("y", y, x.shape())?;
-    c.f32_shape("out", out, x.shape())?;
+    c.float("x", x, r.backend())?;
+    c.like("y", y, x)?;
+    c.like("out", out, x)?;
     c.same_or_apart(operand("out", out), &[operand("x", x), operand("y", y)])?;
+    if x.dtype() != DType::F32 {
+        let call = half(typed!("residual_add", x), &[x, y], out);
+        return on_device(r, "residual_add", &[x, y, out], vec![call]);
+    }
     let map = Map::Axpy {
         y: Ptr::of(y),
         a: 1.0,
@@ -210,6 +218,16 @@ pub fn style_gate(style: &Tensor) -> Result<Tensor, Error> {
     style.view(&[n])?.rows(2 * (n / 3)..n)
 }
 
+/// A launch over operands of half precision.
+fn half(kernel: &'static str, operands: &[&Tensor], out: &Tensor) -> Call {
+    let n = out.numel();
+    let packs = n.div_ceil(PACK / out.dtype().bytes());
+    let call = Call::new(&ELEMENTWISE, kernel).each(packs);
+    let call = operands.iter().fold(call, |call, t| call.tensor(t));
+    let is_packed = is_packed(operands, PACK) && is_packed(&[out], PACK);
+    call.tensor(out).size(n).size(usize::from(is_packed))
+}
+
 /// `out = x + a·y`, with `y` repeated as often as it fits.
 fn axpy_call(x: &Tensor, y: &Tensor, a: f32, out: &Tensor) -> Call {
     Call::new(&ELEMENTWISE, "axpy_f32")
@@ -230,9 +248,19 @@ fn unary(
     map: Map,
 ) -> Result<(), Error> {
     let c = Check(op);
-    c.f32("x", x)?;
-    c.f32_shape("out", out, x.shape())?;
+    match map {
+        Map::Clamp { .. } => c.f32("x", x)?,
+        _ => c.float("x", x, r.backend())?,
+    }
+    c.like("out", out, x)?;
     c.same_or_apart(operand("out", out), &[operand("x", x)])?;
+    if x.dtype() != DType::F32 {
+        let kernel = match map {
+            Map::Silu => typed!("silu", x),
+            _ => typed!("gelu_tanh", x),
+        };
+        return on_device(r, op, &[x, out], vec![half(kernel, &[x], out)]);
+    }
     record(r, op, &[x, out], Elementwise::new(x, out, map), || {
         let call = |kernel| {
             Call::new(&ELEMENTWISE, kernel)

@@ -49,6 +49,25 @@ pub(crate) fn record<K: Kernel>(
     }
 }
 
+/// Records the launches of an operation that has no CPU half; operands of half precision come here.
+pub(crate) fn on_device(
+    r: &mut Recorder<'_>,
+    op: &'static str,
+    touches: &[&Tensor],
+    calls: Vec<Call>,
+) -> Result<(), Error> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::record(r, op, touches, calls);
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (touches, calls);
+        Err(Error::Exec(flashrt_exec::Error::BackendUnavailable {
+            backend: r.backend(),
+            reason: format!("{op} has no kernel there"),
+        }))
+    }
+}
+
 fn on_cpu<K: Kernel>(
     r: &mut Recorder<'_>,
     op: &'static str,

@@ -6,7 +6,7 @@
 //! Nothing runs at the call, and replaying it allocates nothing. [`prepare`] compiles and loads what a GPU needs; do it before the
 //! first capture.
 //!
-//! All tensors are contiguous and row-major. Activations are f32. `[.., D]` operands are rows of
+//! All tensors are contiguous and row-major. Activations are f32; some operations take f16 and bf16 too, and say so. `[.., D]` operands are rows of
 //! `D` elements whatever their rank.
 //!
 //! # Numerics
@@ -31,6 +31,7 @@ mod device;
 mod elementwise;
 mod embed;
 mod error;
+mod gemv;
 mod isa;
 mod kernels;
 mod lanes;
@@ -53,6 +54,7 @@ pub use elementwise::{
 };
 pub use embed::{embed_gather, im2col, patch_embed};
 pub use error::Error;
+pub use gemv::{geglu_gemv, gemv, GemvEpilogue, MAX_GEMV_ROWS};
 pub use isa::Isa;
 pub use kernels::{compile_ahead, identity, prepare};
 pub use matmul::{matmul, Epilogue, PackedWeight};

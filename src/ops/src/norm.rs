@@ -1,16 +1,16 @@
 //! Normalisations over the innermost dimension.
 
-use flashrt_exec::Recorder;
+use flashrt_exec::{BackendKind, Recorder};
 
 use crate::check::{operand, Check};
-use crate::device::{Call, NORM};
+use crate::device::{is_packed, typed, Call, NORM};
 use crate::lanes::{Lanes, LANES};
-use crate::launch::{record, Kernel, Ptr};
-use crate::{Error, Tensor};
+use crate::launch::{on_device, record, Kernel, Ptr};
+use crate::{DType, Error, Tensor};
 
-/// `out = (x - mean)/√(var + eps)·weight + bias` over rows of `x` `[.., D]`; weight and bias `[D]`, all f32.
+/// `out = (x - mean)/√(var + eps)·weight + bias` over rows of `x` `[.., D]`; weight and bias `[D]` f32.
 ///
-/// The variance is the mean squared deviation (divisor D). `out` has x's shape and may be `x` itself.
+/// `x` and `out` f32, on CUDA also f16 or bf16 (computed in f32). The variance is the mean squared deviation (divisor D). `out` has x's shape and may be `x` itself.
 ///
 /// # Errors
 /// [`Error::Shape`], [`Error::DType`], [`Error::Overlap`], [`Error::Argument`] for a bad `eps`; the recorder's own errors.
@@ -23,7 +23,28 @@ pub fn layer_norm(
     out: &Tensor,
 ) -> Result<(), Error> {
     let op = "layer_norm";
-    let (rows, cols) = check(op, x, &[("weight", weight), ("bias", bias)], 1, eps, out)?;
+    let (rows, cols) = check(
+        op,
+        r.backend(),
+        x,
+        &[("weight", weight), ("bias", bias)],
+        1,
+        eps,
+        out,
+    )?;
+    let calls = || {
+        vec![call(
+            typed!("layer_norm", x),
+            x,
+            &[weight, bias],
+            out,
+            rows,
+            eps,
+        )]
+    };
+    if x.dtype() != DType::F32 {
+        return on_device(r, op, &[x, weight, bias, out], calls());
+    }
     let scale = Scale::Layer {
         weight: Ptr::of(weight),
         bias: Ptr::of(bias),
@@ -33,13 +54,13 @@ pub fn layer_norm(
         op,
         &[x, weight, bias, out],
         Norm::new(x, out, rows, cols, eps, scale),
-        || vec![call("layer_norm_f32", x, &[weight, bias], out, rows, eps)],
+        calls,
     )
 }
 
-/// `out = x/√(mean(x²) + eps)·(1 + weight)` over rows of `x` `[.., D]`; weight `[D]`, all f32.
+/// `out = x/√(mean(x²) + eps)·(1 + weight)` over rows of `x` `[.., D]`; weight `[D]` f32.
 ///
-/// `out` has x's shape and may be `x` itself.
+/// Types as in [`layer_norm`]. `out` has x's shape and may be `x` itself.
 ///
 /// # Errors
 /// As [`layer_norm`].
@@ -51,7 +72,11 @@ pub fn rms_norm(
     out: &Tensor,
 ) -> Result<(), Error> {
     let op = "rms_norm";
-    let (rows, cols) = check(op, x, &[("weight", weight)], 1, eps, out)?;
+    let (rows, cols) = check(op, r.backend(), x, &[("weight", weight)], 1, eps, out)?;
+    let calls = || vec![call(typed!("rms_norm", x), x, &[weight], out, rows, eps)];
+    if x.dtype() != DType::F32 {
+        return on_device(r, op, &[x, weight, out], calls());
+    }
     let scale = Scale::Rms {
         weight: Ptr::of(weight),
     };
@@ -60,14 +85,14 @@ pub fn rms_norm(
         op,
         &[x, weight, out],
         Norm::new(x, out, rows, cols, eps, scale),
-        || vec![call("rms_norm_f32", x, &[weight], out, rows, eps)],
+        calls,
     )
 }
 
 /// `out = x/√(mean(x²) + eps)·(1 + scale) + shift` over rows of `x` `[.., D]`, with
 /// `style` `[3·D]` f32 = scale, shift, gate, one style for all rows.
 ///
-/// The gate is not used here: [`crate::style_gate`] views it for the residual that follows.
+/// Types as in [`layer_norm`]. The gate is not used here: [`crate::style_gate`] views it for the residual that follows.
 /// `out` has x's shape and may be `x` itself.
 ///
 /// # Errors
@@ -80,7 +105,11 @@ pub fn ada_rms_norm(
     out: &Tensor,
 ) -> Result<(), Error> {
     let op = "ada_rms_norm";
-    let (rows, cols) = check(op, x, &[("style", style)], 3, eps, out)?;
+    let (rows, cols) = check(op, r.backend(), x, &[("style", style)], 3, eps, out)?;
+    let calls = || vec![call(typed!("ada_rms_norm", x), x, &[style], out, rows, eps)];
+    if x.dtype() != DType::F32 {
+        return on_device(r, op, &[x, style, out], calls());
+    }
     let scale = Scale::Ada {
         style: Ptr::of(style),
     };
@@ -89,11 +118,11 @@ pub fn ada_rms_norm(
         op,
         &[x, style, out],
         Norm::new(x, out, rows, cols, eps, scale),
-        || vec![call("ada_rms_norm_f32", x, &[style], out, rows, eps)],
+        calls,
     )
 }
 
-/// A half warp a row.
+/// In f32 a half warp a row, otherwise a block.
 fn call(
     kernel: &'static str,
     x: &Tensor,
@@ -102,16 +131,24 @@ fn call(
     rows: usize,
     eps: f32,
 ) -> Call {
-    let call = Call::new(&NORM, kernel)
-        .blocks(rows.div_ceil(4), 1)
-        .threads(64)
-        .tensor(x);
-    let call = params.iter().fold(call, |call, p| call.tensor(p));
-    call.tensor(out).size(rows).size(x.cols()).float(eps)
+    let is_half = x.dtype() != DType::F32;
+    let call = match is_half {
+        true => Call::new(&NORM, kernel).blocks(rows, 1),
+        false => Call::new(&NORM, kernel)
+            .blocks(rows.div_ceil(4), 1)
+            .threads(64),
+    };
+    let call = params.iter().fold(call.tensor(x), |call, p| call.tensor(p));
+    let call = call.tensor(out).size(rows).size(x.cols()).float(eps);
+    match is_half {
+        true => call.size(usize::from(is_packed(&[x, out], x.cols()))),
+        false => call,
+    }
 }
 
 fn check(
     op: &'static str,
+    backend: BackendKind,
     x: &Tensor,
     params: &[(&'static str, &Tensor)],
     times: usize,
@@ -119,7 +156,7 @@ fn check(
     out: &Tensor,
 ) -> Result<(usize, usize), Error> {
     let c = Check(op);
-    c.f32("x", x)?;
+    c.float("x", x, backend)?;
     let (rows, cols) = c.rows("x", x)?;
     c.argument(
         "eps",
@@ -127,7 +164,7 @@ fn check(
         "a finite number >= 0",
         eps,
     )?;
-    c.f32_shape("out", out, x.shape())?;
+    c.like("out", out, x)?;
     c.same_or_apart(operand("out", out), &[operand("x", x)])?;
     for (name, p) in params {
         c.f32(name, p)?;

@@ -3,9 +3,9 @@
 use flashrt_exec::{BackendKind, Recorder};
 
 use crate::check::{operand, Check};
-use crate::device::{Call, ROPE};
+use crate::device::{is_packed, typed, Call, PACK, ROPE};
 use crate::lanes::{Lanes, LANES};
-use crate::launch::{record, Kernel, Ptr};
+use crate::launch::{on_device, record, Kernel, Ptr};
 use crate::math;
 use crate::{DType, Error, Tensor};
 
@@ -102,22 +102,40 @@ pub fn rope_table(
 
 /// Rotates the halves of every head: `out[j] = x[j]·cos - x[j+D/2]·sin`, `out[j+D/2] = x[j+D/2]·cos + x[j]·sin`.
 ///
-/// `x` `[M, H, D]` f32, `table` `[M, D]` from [`rope_table`], `out` of x's shape, may be `x` itself.
+/// `x` `[M, H, D]` f32, on CUDA also f16 and bf16; `table` `[M, D]` f32 from [`rope_table`], `out` of x's shape, may be `x` itself.
 ///
 /// # Errors
 /// [`Error::Shape`], [`Error::DType`], [`Error::Overlap`]; the recorder's own errors.
 pub fn rope(r: &mut Recorder<'_>, x: &Tensor, table: &Tensor, out: &Tensor) -> Result<(), Error> {
     let c = Check("rope");
-    c.f32("x", x)?;
+    c.float("x", x, r.backend())?;
     c.rank("x", x, 3, "[M, H, D]")?;
     let [m, h, d] = [x.shape()[0], x.shape()[1], x.shape()[2]];
     if d == 0 || d % 2 != 0 {
         return Err(c.bad_shape("x", x, "[M, H, D] with D even".to_owned()));
     }
     c.f32_shape("table", table, &[m, d])?;
-    c.f32_shape("out", out, x.shape())?;
+    c.like("out", out, x)?;
     c.same_or_apart(operand("out", out), &[operand("x", x)])?;
     c.apart(operand("out", out), &[operand("table", table)])?;
+    if x.dtype() != DType::F32 {
+        let is_packed = is_packed(&[x, out], d / 2);
+        let each = if is_packed {
+            PACK / x.dtype().bytes()
+        } else {
+            1
+        };
+        let call = Call::new(&ROPE, typed!("rope", x))
+            .each(m * h * (d / 2) / each)
+            .tensor(x)
+            .tensor(table)
+            .tensor(out)
+            .size(m)
+            .size(h)
+            .size(d / 2)
+            .size(usize::from(is_packed));
+        return on_device(r, "rope", &[x, table, out], vec![call]);
+    }
     let per_task = (16_384 / (h * d).max(1)).max(1);
     let k = Rotate {
         x: Ptr::of(x),

@@ -14,6 +14,8 @@ use flashrt_ops::{compile_ahead, identity, prepare, rms_norm, Error};
 
 const NVRTC: &str = "FLASHRT_NVRTC";
 const CACHE: &str = "FLASHRT_KERNEL_CACHE";
+/// Files of `kernels/`.
+const FILES: usize = 9;
 const NOWHERE: &str = "/nonexistent/libnvrtc.so";
 
 fn folder(name: &str) -> PathBuf {
@@ -60,7 +62,7 @@ fn every_file_compiles_ahead_for_every_architecture_to_the_same_bytes() {
                 eprintln!("skipped: {reason}");
                 return;
             }
-            count => assert_eq!(count.unwrap(), 8),
+            count => assert_eq!(count.unwrap(), FILES),
         }
     }
     compile_ahead("sm_90", &second).unwrap();
@@ -69,7 +71,7 @@ fn every_file_compiles_ahead_for_every_architecture_to_the_same_bytes() {
             .filter(|f| f.0.contains("-sm_90-"))
             .collect::<Vec<_>>()
     };
-    assert_eq!(files(&first).len(), 5 * 8);
+    assert_eq!(files(&first).len(), 5 * FILES);
     assert_eq!(of_90(files(&first)), files(&second));
     let unknown = compile_ahead("sm_1", &second).unwrap_err().to_string();
     assert!(unknown.contains("for sm_1 with NVRTC-"), "{unknown}");
