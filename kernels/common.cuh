@@ -126,6 +126,22 @@ static __device__ __forceinline__ void from_f32(float f, f16* v) { asm("cvt.rn.f
 
 static __device__ __forceinline__ void from_f32(float f, bf16* v) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v->bits) : "f"(f)); }
 
+// 1 / (1 + 2^x) within a few units of f32's last place: enough below a rounding to 16 bits, and fast.
+static __device__ __forceinline__ float fast_sigmoid2(float x) {
+  float e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(e + 1.0f));
+  return r;
+}
+
+#define LOG2_E 1.44269504088896340736f
+
+static __device__ __forceinline__ float fast_silu(float x) { return x * fast_sigmoid2(-LOG2_E * x); }
+
+static __device__ __forceinline__ float fast_gelu_tanh(float x) {
+  return x * fast_sigmoid2(fma_(x * x, -0.071354814f * LOG2_E, -1.5957692f * LOG2_E) * x);
+}
+
 // Sixteen bytes of elements, moved as one.
 template <typename T>
 union alignas(16) Pack {

@@ -70,13 +70,13 @@ static __device__ __forceinline__ void map2(const T* x, const T* y, T* out, u32 
 
 #define HALVES(T) \
   extern "C" __global__ void gelu_tanh_##T(const T* x, T* out, u32 n, u32 is_packed) { \
-    map2(x, (const T*)0, out, n, is_packed, [](float a, float) { return gelu_tanh_(a); }); \
+    map2(x, (const T*)0, out, n, is_packed, [](float a, float) { return fast_gelu_tanh(a); }); \
   } \
   extern "C" __global__ void silu_##T(const T* x, T* out, u32 n, u32 is_packed) { \
-    map2(x, (const T*)0, out, n, is_packed, [](float a, float) { return silu_(a); }); \
+    map2(x, (const T*)0, out, n, is_packed, [](float a, float) { return fast_silu(a); }); \
   } \
   extern "C" __global__ void geglu_##T(const T* gate, const T* up, T* out, u32 n, u32 is_packed) { \
-    map2(gate, up, out, n, is_packed, [](float a, float b) { return gelu_tanh_(a) * b; }); \
+    map2(gate, up, out, n, is_packed, [](float a, float b) { return fast_gelu_tanh(a) * b; }); \
   } \
   extern "C" __global__ void residual_add_##T(const T* x, const T* y, T* out, u32 n, u32 is_packed) { \
     map2(x, y, out, n, is_packed, [](float a, float b) { return a + b; }); \

@@ -63,78 +63,107 @@ extern "C" __global__ void ada_rms_norm_f32(const float* x, const float* style, 
 // ---- half precision ----
 
 #define ROW_THREADS 256
+#define HELD 4  // packs of a row that a thread keeps in registers
 
 enum Kind { LAYER, RMS, ADA };
 
-// `a`: weight, or the style's scale; `b`: bias, or the style's shift; both f32 [cols]. Rows of whole packs on 16-byte addresses go by
-// packs, others element by element.
-template <typename T>
-static __device__ __forceinline__ void norm_rows(
-    const T* x, const float* a, const float* b, T* out, u32 cols, float eps, u32 is_packed, Kind kind) {
-  __shared__ float scratch[ROW_THREADS / 32];
-  const u32 SIZE = Pack<T>::SIZE;
-  x += (u64)blockIdx.x * cols;
-  out += (u64)blockIdx.x * cols;
+// `w` and `b` of one element: weight or the style's scale, bias or the style's shift.
+static __device__ __forceinline__ float scaled(Kind kind, float v, float w, float b) {
+  return kind == LAYER ? fma_(v, w, b) : kind == RMS ? v * (w + 1.0f) : fma_(v, w + 1.0f, b);
+}
 
+// Rows of whole packs on 16-byte addresses, HELD packs a thread at most: read once.
+template <typename T, Kind kind>
+static __device__ __forceinline__ void held_rows(
+    const T* x, const float* w, const float* b, T* out, u32 cols, float eps, float* scratch) {
+  const u32 SIZE = Pack<T>::SIZE, STEP = ROW_THREADS * SIZE;
+  u32 first = threadIdx.x * SIZE;
+  Pack<T> held[HELD];
   float sum = 0.0f, mean = 0.0f;
+#pragma unroll
+  for (u32 p = 0; p < HELD; p++) {
+    if (first + p * STEP < cols) held[p] = load_pack(x + first + p * STEP);
+  }
   if (kind == LAYER) {
-    if (is_packed) {
-      for (u32 i = threadIdx.x * SIZE; i < cols; i += ROW_THREADS * SIZE) {
-        Pack<T> pack = load_pack(x + i);
-        for (u32 e = 0; e < SIZE; e++) sum += to_f32(pack.v[e]);
-      }
-    } else {
-      for (u32 i = threadIdx.x; i < cols; i += ROW_THREADS) sum += to_f32(x[i]);
+#pragma unroll
+    for (u32 p = 0; p < HELD; p++) {
+      if (first + p * STEP >= cols) break;
+      for (u32 e = 0; e < SIZE; e++) sum += to_f32(held[p].v[e]);
     }
     mean = block_sum(sum, scratch) / (float)cols;
     sum = 0.0f;
   }
-  if (is_packed) {
-    for (u32 i = threadIdx.x * SIZE; i < cols; i += ROW_THREADS * SIZE) {
-      Pack<T> pack = load_pack(x + i);
-      for (u32 e = 0; e < SIZE; e++) {
-        float v = to_f32(pack.v[e]) - mean;
-        sum = fma_(v, v, sum);
-      }
-    }
-  } else {
-    for (u32 i = threadIdx.x; i < cols; i += ROW_THREADS) {
-      float v = to_f32(x[i]) - mean;
+#pragma unroll
+  for (u32 p = 0; p < HELD; p++) {
+    if (first + p * STEP >= cols) break;
+    for (u32 e = 0; e < SIZE; e++) {
+      float v = to_f32(held[p].v[e]) - mean;
       sum = fma_(v, v, sum);
     }
   }
   float inverse = 1.0f / __fsqrt_rn(block_sum(sum, scratch) / (float)cols + eps);
-
-  // The second reading comes from the cache.
-  if (is_packed) {
-    for (u32 i = threadIdx.x * SIZE; i < cols; i += ROW_THREADS * SIZE) {
-      Pack<T> pack = load_pack(x + i);
-      for (u32 e = 0; e < SIZE; e++) {
-        float v = (to_f32(pack.v[e]) - mean) * inverse, w = a[i + e];
-        from_f32(kind == LAYER ? fma_(v, w, b[i + e]) : kind == RMS ? v * (w + 1.0f) : fma_(v, w + 1.0f, b[i + e]), &pack.v[e]);
+#pragma unroll
+  for (u32 p = 0; p < HELD; p++) {
+    u32 i = first + p * STEP;
+    if (i >= cols) break;
+#pragma unroll
+    for (u32 e = 0; e < SIZE; e += 4) {
+      float4 ws = *(const float4*)(w + i + e), bs = ws;
+      if (kind != RMS) bs = *(const float4*)(b + i + e);
+      const float* we = &ws.x;
+      const float* be = &bs.x;
+#pragma unroll
+      for (u32 f = 0; f < 4; f++) {
+        float v = (to_f32(held[p].v[e + f]) - mean) * inverse;
+        from_f32(scaled(kind, v, we[f], be[f]), &held[p].v[e + f]);
       }
-      store_pack(out + i, pack);
     }
-  } else {
-    for (u32 i = threadIdx.x; i < cols; i += ROW_THREADS) {
-      float v = (to_f32(x[i]) - mean) * inverse, w = a[i];
-      from_f32(kind == LAYER ? fma_(v, w, b[i]) : kind == RMS ? v * (w + 1.0f) : fma_(v, w + 1.0f, b[i]), out + i);
-    }
+    store_pack(out + i, held[p]);
   }
+}
+
+// Any row, element by element; the second and third reading come from the cache.
+template <typename T, Kind kind>
+static __device__ __forceinline__ void plain_rows(
+    const T* x, const float* w, const float* b, T* out, u32 cols, float eps, float* scratch) {
+  float sum = 0.0f, mean = 0.0f;
+  if (kind == LAYER) {
+    for (u32 i = threadIdx.x; i < cols; i += ROW_THREADS) sum += to_f32(x[i]);
+    mean = block_sum(sum, scratch) / (float)cols;
+    sum = 0.0f;
+  }
+  for (u32 i = threadIdx.x; i < cols; i += ROW_THREADS) {
+    float v = to_f32(x[i]) - mean;
+    sum = fma_(v, v, sum);
+  }
+  float inverse = 1.0f / __fsqrt_rn(block_sum(sum, scratch) / (float)cols + eps);
+  for (u32 i = threadIdx.x; i < cols; i += ROW_THREADS) {
+    from_f32(scaled(kind, (to_f32(x[i]) - mean) * inverse, w[i], kind == RMS ? 0.0f : b[i]), out + i);
+  }
+}
+
+template <typename T, Kind kind>
+static __device__ __forceinline__ void norm_rows(
+    const T* x, const float* w, const float* b, T* out, u32 cols, float eps, u32 is_packed) {
+  __shared__ float scratch[ROW_THREADS / 32];
+  x += (u64)blockIdx.x * cols;
+  out += (u64)blockIdx.x * cols;
+  if (is_packed && cols <= HELD * ROW_THREADS * Pack<T>::SIZE) held_rows<T, kind>(x, w, b, out, cols, eps, scratch);
+  else plain_rows<T, kind>(x, w, b, out, cols, eps, scratch);
 }
 
 #define ROWS(T) \
   extern "C" __global__ void __launch_bounds__(ROW_THREADS) layer_norm_##T( \
       const T* x, const float* weight, const float* bias, T* out, u32 rows, u32 cols, float eps, u32 is_packed) { \
-    norm_rows(x, weight, bias, out, cols, eps, is_packed, LAYER); \
+    norm_rows<T, LAYER>(x, weight, bias, out, cols, eps, is_packed); \
   } \
   extern "C" __global__ void __launch_bounds__(ROW_THREADS) rms_norm_##T( \
       const T* x, const float* weight, T* out, u32 rows, u32 cols, float eps, u32 is_packed) { \
-    norm_rows(x, weight, (const float*)0, out, cols, eps, is_packed, RMS); \
+    norm_rows<T, RMS>(x, weight, (const float*)0, out, cols, eps, is_packed); \
   } \
   extern "C" __global__ void __launch_bounds__(ROW_THREADS) ada_rms_norm_##T( \
       const T* x, const float* style, T* out, u32 rows, u32 cols, float eps, u32 is_packed) { \
-    norm_rows(x, style, style + cols, out, cols, eps, is_packed, ADA); \
+    norm_rows<T, ADA>(x, style, style + cols, out, cols, eps, is_packed); \
   }
 ROWS(f16)
 ROWS(bf16)

@@ -3,7 +3,7 @@
 use flashrt_exec::{BackendKind, Recorder};
 
 use crate::check::{operand, Check};
-use crate::device::{is_packed, typed, Call, NORM};
+use crate::device::{is_packed, typed, Call, NORM, PACK};
 use crate::lanes::{Lanes, LANES};
 use crate::launch::{on_device, record, Kernel, Ptr};
 use crate::{DType, Error, Tensor};
@@ -141,7 +141,10 @@ fn call(
     let call = params.iter().fold(call.tensor(x), |call, p| call.tensor(p));
     let call = call.tensor(out).size(rows).size(x.cols()).float(eps);
     match is_half {
-        true => call.size(usize::from(is_packed(&[x, out], x.cols()))),
+        true => {
+            let by_packs = is_packed(&[x, out], x.cols()) && is_packed(params, PACK);
+            call.size(usize::from(by_packs))
+        }
         false => call,
     }
 }

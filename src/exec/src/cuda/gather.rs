@@ -20,7 +20,10 @@ const PIECES: usize = 128;
 const TILE: usize = 65_536;
 const THREADS: u32 = 1024;
 
-/// From here on a piece from or to the host is a copy of its own.
+/// Below this a piece from or to the host goes along with those of the device: a launch of its own costs more.
+const SHORT: usize = 64 << 10;
+
+/// From here on such a piece is a copy of its own.
 const LONG: usize = 4 << 20;
 
 /// Blocks that fill the bus.
@@ -174,8 +177,10 @@ impl Device {
 fn lot_of(dst: &Slice, src: &Slice) -> Option<usize> {
     let is_of_the_device = |s: &Slice| s.buffer().space() == Space::Device;
     let is_reached = |s: &Slice| s.buffer().is_reached_by_the_device();
-    match is_of_the_device(dst) && is_of_the_device(src) {
-        true => Some(0),
-        false => (dst.bytes() < LONG && is_reached(dst) && is_reached(src)).then_some(1),
+    match (is_of_the_device(dst) && is_of_the_device(src), dst.bytes()) {
+        (true, _) => Some(0),
+        (false, LONG..) => None,
+        (false, _) if !is_reached(dst) || !is_reached(src) => None,
+        (false, bytes) => Some(usize::from(bytes >= SHORT)),
     }
 }
