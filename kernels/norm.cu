@@ -62,8 +62,8 @@ extern "C" __global__ void ada_rms_norm_f32(const float* x, const float* style, 
 
 // ---- half precision ----
 
-#define ROW_THREADS 256
-#define HELD 4  // packs of a row that a thread keeps in registers
+#define MOST_THREADS 512
+#define HELD 4  // packs of a row that a thread keeps in registers; the launch has as many threads as that takes
 
 enum Kind { LAYER, RMS, ADA };
 
@@ -76,7 +76,7 @@ static __device__ __forceinline__ float scaled(Kind kind, float v, float w, floa
 template <typename T, Kind kind>
 static __device__ __forceinline__ void held_rows(
     const T* x, const float* w, const float* b, T* out, u32 cols, float eps, float* scratch) {
-  const u32 SIZE = Pack<T>::SIZE, STEP = ROW_THREADS * SIZE;
+  const u32 SIZE = Pack<T>::SIZE, STEP = blockDim.x * SIZE;
   u32 first = threadIdx.x * SIZE;
   Pack<T> held[HELD];
   float sum = 0.0f, mean = 0.0f;
@@ -128,16 +128,16 @@ static __device__ __forceinline__ void plain_rows(
     const T* x, const float* w, const float* b, T* out, u32 cols, float eps, float* scratch) {
   float sum = 0.0f, mean = 0.0f;
   if (kind == LAYER) {
-    for (u32 i = threadIdx.x; i < cols; i += ROW_THREADS) sum += to_f32(x[i]);
+    for (u32 i = threadIdx.x; i < cols; i += blockDim.x) sum += to_f32(x[i]);
     mean = block_sum(sum, scratch) / (float)cols;
     sum = 0.0f;
   }
-  for (u32 i = threadIdx.x; i < cols; i += ROW_THREADS) {
+  for (u32 i = threadIdx.x; i < cols; i += blockDim.x) {
     float v = to_f32(x[i]) - mean;
     sum = fma_(v, v, sum);
   }
   float inverse = 1.0f / __fsqrt_rn(block_sum(sum, scratch) / (float)cols + eps);
-  for (u32 i = threadIdx.x; i < cols; i += ROW_THREADS) {
+  for (u32 i = threadIdx.x; i < cols; i += blockDim.x) {
     from_f32(scaled(kind, (to_f32(x[i]) - mean) * inverse, w[i], kind == RMS ? 0.0f : b[i]), out + i);
   }
 }
@@ -145,23 +145,23 @@ static __device__ __forceinline__ void plain_rows(
 template <typename T, Kind kind>
 static __device__ __forceinline__ void norm_rows(
     const T* x, const float* w, const float* b, T* out, u32 cols, float eps, u32 is_packed) {
-  __shared__ float scratch[ROW_THREADS / 32];
+  __shared__ float scratch[MOST_THREADS / 32];
   x += (u64)blockIdx.x * cols;
   out += (u64)blockIdx.x * cols;
-  if (is_packed && cols <= HELD * ROW_THREADS * Pack<T>::SIZE) held_rows<T, kind>(x, w, b, out, cols, eps, scratch);
+  if (is_packed && cols <= HELD * blockDim.x * Pack<T>::SIZE) held_rows<T, kind>(x, w, b, out, cols, eps, scratch);
   else plain_rows<T, kind>(x, w, b, out, cols, eps, scratch);
 }
 
 #define ROWS(T) \
-  extern "C" __global__ void __launch_bounds__(ROW_THREADS) layer_norm_##T( \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS) layer_norm_##T( \
       const T* x, const float* weight, const float* bias, T* out, u32 rows, u32 cols, float eps, u32 is_packed) { \
     norm_rows<T, LAYER>(x, weight, bias, out, cols, eps, is_packed); \
   } \
-  extern "C" __global__ void __launch_bounds__(ROW_THREADS) rms_norm_##T( \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS) rms_norm_##T( \
       const T* x, const float* weight, T* out, u32 rows, u32 cols, float eps, u32 is_packed) { \
     norm_rows<T, RMS>(x, weight, (const float*)0, out, cols, eps, is_packed); \
   } \
-  extern "C" __global__ void __launch_bounds__(ROW_THREADS) ada_rms_norm_##T( \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS) ada_rms_norm_##T( \
       const T* x, const float* style, T* out, u32 rows, u32 cols, float eps, u32 is_packed) { \
     norm_rows<T, ADA>(x, style, style + cols, out, cols, eps, is_packed); \
   }

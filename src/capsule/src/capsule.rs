@@ -170,7 +170,7 @@ impl Frozen {
 }
 
 /// Pairs of one submission: as many as one launch of the copy kernel takes.
-const LOT: usize = 128;
+const LOT: usize = 224;
 
 /// Enqueues all copies in lots. Allocates nothing.
 fn copy_all<'a>(

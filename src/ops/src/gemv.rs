@@ -208,7 +208,7 @@ fn go(
             _ => "gemv_4_bf16",
         };
         vec![Call::new(&GEMV, kernel)
-            .blocks(l.n.div_ceil(8), 1)
+            .blocks(l.n.div_ceil(if l.m == 1 { 16 } else { 8 }), 1)
             .tensor(l.x)
             .tensor(l.w)
             .optional(l.bias)

@@ -133,7 +133,9 @@ fn call(
 ) -> Call {
     let is_half = x.dtype() != DType::F32;
     let call = match is_half {
-        true => Call::new(&NORM, kernel).blocks(rows, 1),
+        true => Call::new(&NORM, kernel)
+            .blocks(rows, 1)
+            .threads((x.cols().div_ceil(4 * PACK / 2).next_multiple_of(32)).clamp(64, 512) as u32),
         false => Call::new(&NORM, kernel)
             .blocks(rows.div_ceil(4), 1)
             .threads(64),

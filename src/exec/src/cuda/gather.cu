@@ -1,19 +1,23 @@
 // Many copies as one launch. `tools/kernels/check.py` makes gather.ptx of it, which the driver compiles: exec needs no NVRTC.
 
 typedef unsigned char u8;
+typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-#define PIECES 128     // as in gather.rs
+#define PIECES 224     // as in gather.rs; what 4 KiB of parameters hold
 #define TILE 65536u    // bytes that a block copies at a time
 #define THREADS 1024u
 #define EACH (TILE / THREADS / 16)
 
+// Addresses have 48 bits here: longer ones are copied another way.
 struct Pieces {
-  u64 dst[PIECES];
-  u64 src[PIECES];
-  u64 bytes[PIECES];
+  u32 dst_low[PIECES];
+  u32 src_low[PIECES];
   u32 first[PIECES];  // tiles before this piece
+  u16 dst_high[PIECES];
+  u16 src_high[PIECES];
+  u16 last[PIECES];  // bytes of the last tile, less one
   u32 count;
   u32 tiles;
 };
@@ -39,10 +43,10 @@ extern "C" __global__ void __launch_bounds__(1024) gather(const __grid_constant_
       else high = middle;
     }
     u64 at = (u64)(tile - pieces.first[low]) * TILE;
-    u64 left = pieces.bytes[low] - at;
-    u32 bytes = left < TILE ? (u32)left : TILE;
-    u8* dst = (u8*)(pieces.dst[low] + at);
-    const u8* src = (const u8*)(pieces.src[low] + at);
+    u32 end = low + 1 < pieces.count ? pieces.first[low + 1] : pieces.tiles;
+    u32 bytes = tile + 1 < end ? TILE : pieces.last[low] + 1u;
+    u8* dst = (u8*)(((u64)pieces.dst_high[low] << 32 | pieces.dst_low[low]) + at);
+    const u8* src = (const u8*)(((u64)pieces.src_high[low] << 32 | pieces.src_low[low]) + at);
     u64 odd = (u64)dst | (u64)src;
     if (odd % 16 == 0 && bytes == TILE) {
       // All loads before the first store: as many bytes under way as there can be.

@@ -16,7 +16,7 @@ use std::ffi::c_void;
 const PTX: &str = concat!(include_str!("gather.ptx"), "\0");
 
 /// `PIECES`, `TILE` and `THREADS` of the source.
-const PIECES: usize = 128;
+const PIECES: usize = 224;
 const TILE: usize = 65_536;
 const THREADS: u32 = 1024;
 
@@ -41,40 +41,45 @@ pub(super) struct Gather {
 /// The kernel's parameter.
 #[repr(C)]
 struct Pieces {
-    dst: [u64; PIECES],
-    src: [u64; PIECES],
-    bytes: [u64; PIECES],
+    dst_low: [u32; PIECES],
+    src_low: [u32; PIECES],
     first: [u32; PIECES],
+    dst_high: [u16; PIECES],
+    src_high: [u16; PIECES],
+    last: [u16; PIECES],
     count: u32,
     tiles: u32,
 }
 
+const _: () = assert!(size_of::<Pieces>() <= 4096 && TILE == 1 << 16);
+
 impl Pieces {
     fn new() -> Pieces {
         Pieces {
-            dst: [0; PIECES],
-            src: [0; PIECES],
-            bytes: [0; PIECES],
+            dst_low: [0; PIECES],
+            src_low: [0; PIECES],
             first: [0; PIECES],
+            dst_high: [0; PIECES],
+            src_high: [0; PIECES],
+            last: [0; PIECES],
             count: 0,
             tiles: 0,
         }
     }
 
-    /// False when there is no room for one more.
+    /// False when there is no room for one more, or it does not fit the table at all.
     fn push(&mut self, dst: &Slice, src: &Slice) -> bool {
-        let at = self.count as usize;
-        let tiles = u32::try_from(dst.bytes().div_ceil(TILE)).ok();
-        let Some(end) = tiles
-            .and_then(|n| self.tiles.checked_add(n))
-            .filter(|_| at < PIECES)
-        else {
+        let (at, bytes) = (self.count as usize, dst.bytes());
+        let (to, from) = (dst.as_ptr() as u64, src.as_ptr() as u64);
+        let tiles = u32::try_from(bytes.div_ceil(TILE)).ok();
+        let end = tiles.and_then(|n| self.tiles.checked_add(n));
+        let (Some(end), true) = (end, at < PIECES && (to | from) >> 48 == 0) else {
             return false;
         };
-        self.dst[at] = dst.as_ptr() as u64;
-        self.src[at] = src.as_ptr() as u64;
-        self.bytes[at] = dst.bytes() as u64;
+        (self.dst_low[at], self.dst_high[at]) = (to as u32, (to >> 32) as u16);
+        (self.src_low[at], self.src_high[at]) = (from as u32, (from >> 32) as u16);
         self.first[at] = self.tiles;
+        self.last[at] = ((bytes - 1) % TILE) as u16;
         self.tiles = end;
         self.count += 1;
         true
