@@ -44,15 +44,15 @@ extern "C" __global__ void rope_table_f32(const int* positions, float* table, u3
   out[half + j] = sin;
 }
 
-// Rotates pairs (j, half + j) of each head.
-extern "C" __global__ void rope_f32(const float* x, const float* table, float* out, u32 rows, u32 heads, u32 half) {
+// Rotates pairs (j, half + j) of each head of `dim` elements.
+extern "C" __global__ void rope_f32(const float* x, const float* table, float* out, u32 rows, u32 heads, u32 half, u32 dim) {
   u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= (u64)rows * heads * half) return;
   u32 j = (u32)(i % half);
   u64 head = i / half;
   const float* angles = table + head / heads * 2 * half;
   float cos = angles[j], sin = angles[half + j];
-  u64 at = head * 2 * half + j;
+  u64 at = head * dim + j;
   float a = x[at], b = x[at + half];
   out[at] = fma_(-b, sin, a * cos);
   out[at + half] = fma_(a, sin, b * cos);
@@ -63,7 +63,7 @@ extern "C" __global__ void rope_f32(const float* x, const float* table, float* o
 // A thread a pack of pairs, when half a head is whole packs on 16-byte addresses, otherwise a pair.
 template <typename T>
 static __device__ __forceinline__ void rotate(
-    const T* x, const float* table, T* out, u32 rows, u32 heads, u32 half, u32 is_packed) {
+    const T* x, const float* table, T* out, u32 rows, u32 heads, u32 half, u32 dim, u32 is_packed) {
   const u32 SIZE = Pack<T>::SIZE;
   u32 each = is_packed ? SIZE : 1;
   u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * each;
@@ -71,7 +71,7 @@ static __device__ __forceinline__ void rotate(
   u32 j = (u32)(i % half);
   u64 head = i / half;
   const float* angles = table + head / heads * 2 * half + j;
-  u64 at = head * 2 * half + j;
+  u64 at = head * dim + j;
   if (!is_packed) {
     float a = to_f32(x[at]), b = to_f32(x[at + half]), cos = angles[0], sin = angles[half];
     from_f32(fma_(-b, sin, a * cos), out + at);
@@ -88,10 +88,10 @@ static __device__ __forceinline__ void rotate(
   store_pack(out + at + half, second);
 }
 
-extern "C" __global__ void rope_f16(const f16* x, const float* table, f16* out, u32 rows, u32 heads, u32 half, u32 is_packed) {
-  rotate(x, table, out, rows, heads, half, is_packed);
+extern "C" __global__ void rope_f16(const f16* x, const float* table, f16* out, u32 rows, u32 heads, u32 half, u32 dim, u32 is_packed) {
+  rotate(x, table, out, rows, heads, half, dim, is_packed);
 }
 
-extern "C" __global__ void rope_bf16(const bf16* x, const float* table, bf16* out, u32 rows, u32 heads, u32 half, u32 is_packed) {
-  rotate(x, table, out, rows, heads, half, is_packed);
+extern "C" __global__ void rope_bf16(const bf16* x, const float* table, bf16* out, u32 rows, u32 heads, u32 half, u32 dim, u32 is_packed) {
+  rotate(x, table, out, rows, heads, half, dim, is_packed);
 }

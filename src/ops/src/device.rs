@@ -27,8 +27,11 @@ macro_rules! modules {
 modules! {
     ACTION = "action";
     ATTENTION = "attention";
+    CONV1D = "conv1d";
+    DELTA = "delta";
     ELEMENTWISE = "elementwise";
     EMBED = "embed";
+    GATE = "gate";
     GEMV = "gemv";
     MATMUL = "matmul";
     NOISE = "noise";
@@ -68,6 +71,8 @@ pub(crate) struct Call {
     pub kernel: &'static str,
     pub grid: [u32; 2],
     pub block: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
     /// Each one as the bytes of its parameter.
     pub args: Vec<Vec<u8>>,
     /// A size that does not fit the kernels' 32 bits.
@@ -82,6 +87,7 @@ impl Call {
             kernel,
             grid: [1, 1],
             block: BLOCK as u32,
+            shared: 0,
             args: Vec::new(),
             excess: None,
         }
@@ -103,6 +109,11 @@ impl Call {
 
     pub fn threads(mut self, block: u32) -> Call {
         self.block = block;
+        self
+    }
+
+    pub fn shared(mut self, bytes: usize) -> Call {
+        self.shared = self.narrow(bytes);
         self
     }
 
@@ -134,6 +145,14 @@ impl Call {
         let mut bytes: Vec<u8> = values.iter().flat_map(|v| v.to_ne_bytes()).collect();
         bytes.resize(len * 4, 0);
         self.args.push(bytes);
+        self
+    }
+
+    /// A struct of counts and, last, a float.
+    pub fn words(mut self, counts: &[usize], last: f32) -> Call {
+        let words: Vec<u32> = counts.iter().map(|&n| self.narrow(n)).collect();
+        let counts = words.iter().flat_map(|w| w.to_ne_bytes());
+        self.args.push(counts.chain(last.to_ne_bytes()).collect());
         self
     }
 

@@ -25,12 +25,15 @@
 mod action;
 mod attention;
 mod check;
+mod conv1d;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
 mod elementwise;
 mod embed;
 mod error;
+mod gate;
+mod gated_delta;
 mod gemv;
 mod isa;
 mod kernels;
@@ -49,11 +52,14 @@ mod time;
 
 pub use action::{action_unnormalize, Anchor};
 pub use attention::{attention, KvPart, MAX_HEAD_DIM};
+pub use conv1d::{causal_conv1d, Conv1d, CONV_TAPS};
 pub use elementwise::{
     add_position, axpy, clamp, gated_residual, geglu, gelu_tanh, residual_add, silu, style_gate,
 };
 pub use embed::{embed_gather, im2col, patch_embed};
 pub use error::Error;
+pub use gate::{delta_gates, gated_rms_norm, sigmoid_gate, silu_gate, DeltaGates};
+pub use gated_delta::{gated_delta, gated_delta_steps, DeltaShape, GatedDelta};
 pub use gemv::{geglu_gemv, gemv, GemvEpilogue, MAX_GEMV_ROWS};
 pub use isa::Isa;
 pub use kernels::{compile_ahead, identity, prepare};

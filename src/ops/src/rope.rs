@@ -103,6 +103,7 @@ pub fn rope_table(
 /// Rotates the halves of every head: `out[j] = x[j]·cos - x[j+D/2]·sin`, `out[j+D/2] = x[j+D/2]·cos + x[j]·sin`.
 ///
 /// `x` `[M, H, D]` f32, on CUDA also f16 and bf16; `table` `[M, D]` f32 from [`rope_table`], `out` of x's shape, may be `x` itself.
+/// A narrower table `[M, R]` rotates the first R elements of each head, pairs (j, j+R/2), and leaves the others; then `out` must be `x`.
 ///
 /// # Errors
 /// [`Error::Shape`], [`Error::DType`], [`Error::Overlap`]; the recorder's own errors.
@@ -114,25 +115,38 @@ pub fn rope(r: &mut Recorder<'_>, x: &Tensor, table: &Tensor, out: &Tensor) -> R
     if d == 0 || d % 2 != 0 {
         return Err(c.bad_shape("x", x, "[M, H, D] with D even".to_owned()));
     }
-    c.f32_shape("table", table, &[m, d])?;
+    c.f32("table", table)?;
+    let part = match table.shape() {
+        [rows, part] if *rows == m && *part > 0 && *part <= d && *part % 2 == 0 => *part,
+        _ => return Err(c.bad_shape("table", table, format!("[{m}, D] with D even, at most {d}"))),
+    };
+    let is_in_place = x.slice().as_ptr() == out.slice().as_ptr();
+    c.argument(
+        "out",
+        part == d || is_in_place,
+        "x itself where a part of each head is rotated",
+        "another tensor",
+    )?;
+    let half = part / 2;
     c.like("out", out, x)?;
     c.same_or_apart(operand("out", out), &[operand("x", x)])?;
     c.apart(operand("out", out), &[operand("table", table)])?;
     if x.dtype() != DType::F32 {
-        let is_packed = is_packed(&[x, out], d / 2);
+        let is_packed = is_packed(&[x, out], half) && is_packed(&[x], d);
         let each = if is_packed {
             PACK / x.dtype().bytes()
         } else {
             1
         };
         let call = Call::new(&ROPE, typed!("rope", x))
-            .each(m * h * (d / 2) / each)
+            .each(m * h * half / each)
             .tensor(x)
             .tensor(table)
             .tensor(out)
             .size(m)
             .size(h)
-            .size(d / 2)
+            .size(half)
+            .size(d)
             .size(usize::from(is_packed));
         return on_device(r, "rope", &[x, table, out], vec![call]);
     }
@@ -144,17 +158,19 @@ pub fn rope(r: &mut Recorder<'_>, x: &Tensor, table: &Tensor, out: &Tensor) -> R
         rows: if h == 0 { 0 } else { m },
         heads: h,
         d,
+        half,
         per_task,
     };
     record(r, "rope", &[x, table, out], k, || {
         vec![Call::new(&ROPE, "rope_f32")
-            .each(m * h * (d / 2))
+            .each(m * h * half)
             .tensor(x)
             .tensor(table)
             .tensor(out)
             .size(m)
             .size(h)
-            .size(d / 2)]
+            .size(half)
+            .size(d)]
     })
 }
 
@@ -267,6 +283,8 @@ struct Rotate {
     rows: usize,
     heads: usize,
     d: usize,
+    /// Pairs that are rotated.
+    half: usize,
     per_task: usize,
 }
 
@@ -277,10 +295,10 @@ impl Kernel for Rotate {
 
     #[inline(always)]
     unsafe fn run<V: Lanes>(&self, task: usize) {
-        let half = self.d / 2;
+        let half = self.half;
         let first = task * self.per_task;
         for row in first..(first + self.per_task).min(self.rows) {
-            let table = self.table.get().add(row * self.d);
+            let table = self.table.get().add(row * 2 * half);
             for head in 0..self.heads {
                 let at = (row * self.heads + head) * self.d;
                 let (x, out) = (self.x.get().add(at), self.out.mut_ptr().add(at));

@@ -37,6 +37,15 @@ pub(super) struct Function(pub(super) sys::CUfunction);
 // SAFETY: a name for the driver, which takes calls from any thread.
 unsafe impl Send for Function {}
 
+/// Lets a kernel be launched with more dynamic shared memory than the usual.
+pub(super) fn allow_shared(function: Function, bytes: u32) -> Result<(), String> {
+    let what = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    // SAFETY: a function of a loaded module; sets a number.
+    let status = unsafe { sys::cuFuncSetAttribute(function.0, what, bytes as i32) };
+    answer("cuFuncSetAttribute", status)
+        .map_err(|reason| format!("{bytes} bytes of shared memory: {reason}"))
+}
+
 /// A share in the primary context of a device.
 struct Primary {
     device: sys::CUdevice,
@@ -167,14 +176,20 @@ impl Library {
         let mut handle = std::ptr::null_mut();
         // SAFETY: a loaded module and a name with an end; writes one handle.
         let status = unsafe { sys::cuModuleGetFunction(&mut handle, loaded.module, name.as_ptr()) };
-        answer("cuModuleGetFunction", status).map_err(|reason| Error::KernelLoad {
-            file: module.name,
-            arch: self.arch.clone(),
-            reason: format!("{kernel}: {reason}"),
-        })?;
+        answer("cuModuleGetFunction", status)
+            .map_err(|reason| self.failed(module, kernel, &reason))?;
         functions.insert(kernel, Function(handle));
         drop(functions);
         Ok((Function(handle), loaded))
+    }
+
+    /// The error of a kernel that cannot be used here.
+    pub(super) fn failed(&self, module: &'static Module, kernel: &str, reason: &str) -> Error {
+        Error::KernelLoad {
+            file: module.name,
+            arch: self.arch.clone(),
+            reason: format!("{kernel}: {reason}"),
+        }
     }
 
     /// `sm_90, NVRTC 13.0, sha256 of all code`.

@@ -19,6 +19,9 @@ use library::Library;
 
 pub(crate) use cache::compile_ahead;
 
+/// Bytes of dynamic shared memory that a kernel gets without asking.
+const UNASKED_SHARED: u32 = 48 << 10;
+
 /// Records `calls` one after another.
 pub(crate) fn record(
     r: &mut Recorder<'_>,
@@ -41,6 +44,10 @@ pub(crate) fn record(
             continue;
         }
         let (function, module) = library.function(call.module, call.kernel)?;
+        if call.shared > UNASKED_SHARED {
+            library::allow_shared(function, call.shared)
+                .map_err(|reason| library.failed(call.module, call.kernel, &reason))?;
+        }
         let mut args: Vec<*mut c_void> = call
             .args
             .iter()
@@ -59,7 +66,7 @@ pub(crate) fn record(
                     call.block,
                     1,
                     1,
-                    0,
+                    call.shared,
                     stream.cast(),
                     args.as_mut_ptr(),
                     std::ptr::null_mut(),
