@@ -110,8 +110,7 @@ static __device__ __forceinline__ void held_rows(
     for (u32 e = 0; e < SIZE; e += 4) {
       float4 ws = *(const float4*)(w + i + e), bs = ws;
       if (kind != RMS) bs = *(const float4*)(b + i + e);
-      const float* we = &ws.x;
-      const float* be = &bs.x;
+      float we[4] = {ws.x, ws.y, ws.z, ws.w}, be[4] = {bs.x, bs.y, bs.z, bs.w};
 #pragma unroll
       for (u32 f = 0; f < 4; f++) {
         float v = (to_f32(held[p].v[e + f]) - mean) * inverse;
@@ -153,15 +152,15 @@ static __device__ __forceinline__ void norm_rows(
 }
 
 #define ROWS(T) \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS) layer_norm_##T( \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS, 2) layer_norm_##T( \
       const T* x, const float* weight, const float* bias, T* out, u32 rows, u32 cols, float eps, u32 is_packed) { \
     norm_rows<T, LAYER>(x, weight, bias, out, cols, eps, is_packed); \
   } \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS) rms_norm_##T( \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS, 2) rms_norm_##T( \
       const T* x, const float* weight, T* out, u32 rows, u32 cols, float eps, u32 is_packed) { \
     norm_rows<T, RMS>(x, weight, (const float*)0, out, cols, eps, is_packed); \
   } \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS) ada_rms_norm_##T( \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS, 2) ada_rms_norm_##T( \
       const T* x, const float* style, T* out, u32 rows, u32 cols, float eps, u32 is_packed) { \
     norm_rows<T, ADA>(x, style, style + cols, out, cols, eps, is_packed); \
   }
