@@ -180,9 +180,15 @@ fn each_operation_names_its_operand() {
         ),
         (
             refused(&ctx, |r| {
+                rope(r, &f(&[4, 2, 8]), &f(&[4, 7]), &f(&[4, 2, 8]))
+            }),
+            &["rope", "table", "[4, 7]", "[4, D] with D even, at most 8"],
+        ),
+        (
+            refused(&ctx, |r| {
                 rope(r, &f(&[4, 2, 8]), &f(&[4, 6]), &f(&[4, 2, 8]))
             }),
-            &["rope", "table", "[4, 6]", "[4, 8]"],
+            &["rope", "out", "another tensor", "x itself"],
         ),
         (
             refused(&ctx, |r| im2col(r, &f(&[1, 8, 9, 3]), 4, &f(&[4, 48]))),
