@@ -31,6 +31,7 @@ modules! {
     DELTA = "delta";
     ELEMENTWISE = "elementwise";
     EMBED = "embed";
+    FLASH = "flash";
     GATE = "gate";
     GEMV = "gemv";
     MATMUL = "matmul";

@@ -51,7 +51,10 @@ mod tile;
 mod time;
 
 pub use action::{action_unnormalize, Anchor};
-pub use attention::{attention, KvPart, MAX_HEAD_DIM};
+pub use attention::{
+    attention, attention_scratch, attention_within, Causal, KvPart, Within, HALF_HEAD_DIMS,
+    MAX_HEAD_DIM,
+};
 pub use conv1d::{causal_conv1d, Conv1d, CONV_TAPS};
 pub use elementwise::{
     add_position, axpy, clamp, gated_residual, geglu, gelu_tanh, residual_add, silu, style_gate,
