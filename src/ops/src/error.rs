@@ -129,6 +129,20 @@ pub enum Error {
         /// The driver's call and answer.
         reason: String,
     },
+    /// A product needs cuBLASLt, which is not there.
+    #[error("gemm: cuBLASLt is not found: {reason}; install it (for example the wheel nvidia-cublas) or set FLASHRT_CUBLASLT to its path")]
+    NoCublas {
+        /// What the loader said of each place.
+        reason: String,
+    },
+    /// cuBLASLt refused.
+    #[error("gemm: {call} answers {status}, expected 0 (see cublasStatus_t; 7 invalid value, 13 execution failed, 15 not supported)")]
+    Cublas {
+        /// The library's function.
+        call: &'static str,
+        /// Its status.
+        status: i32,
+    },
     /// A compiled kernel cannot be written.
     #[error("kernels: {} cannot be written: {reason}", path.display())]
     KernelFile {

@@ -4,6 +4,7 @@
 //! the driver must be there when the cache already holds a file.
 
 mod cache;
+pub(crate) mod cublaslt;
 mod library;
 mod nvrtc;
 
@@ -80,6 +81,11 @@ pub(crate) fn record(
         unsafe { r.device_work(op, &slices, Some(module), submit) }?;
     }
     Ok(())
+}
+
+/// Bytes of shared memory that a block can have on the device of `ctx`.
+pub(crate) fn shared_limit(ctx: &Context) -> Result<usize, Error> {
+    Ok(Library::of(ctx)?.shared)
 }
 
 /// Compiles and loads every kernel for the device of `ctx`. Does nothing on other backends, and the second time.
