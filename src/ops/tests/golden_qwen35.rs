@@ -427,8 +427,9 @@ fn golden() -> Vec<(String, Vec<f32>)> {
     all
 }
 
-/// Largest error relative to the largest value. Both sides compute in f32; nearly all is within 1e-5, but the gated norm divides the
-/// heads of a few prompt tokens by a small mean, and that shows what rounding did.
+/// Largest error relative to the largest value. Both sides compute in f32. Nearly all is within 1e-5, but three prompt tokens have a
+/// head whose output is a hundred times smaller than usual, which the gated norm brings back to size with its rounding: there the
+/// golden logits are 1.4e-4 from the same network in float64.
 const TOLERANCE: f32 = 2e-4;
 
 fn compare(mut got: &[f32]) {
