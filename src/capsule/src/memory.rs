@@ -46,6 +46,17 @@ impl<'a> ContextMemory<'a> {
             fingerprint: live.fingerprint(),
         }
     }
+
+    /// The memory of `ctx` with copies on `stream`, for live sets of `fingerprint`: a stream beside those of the ticks, so that
+    /// work of other sets goes on meanwhile. No order is left open: snapshot and restore wait for the set's own work before
+    /// the first copy, and for the last copy before they return.
+    pub fn on(ctx: &'a Context, stream: StreamId, fingerprint: u64) -> ContextMemory<'a> {
+        ContextMemory {
+            ctx,
+            stream,
+            fingerprint,
+        }
+    }
 }
 
 impl CapsuleMemory for ContextMemory<'_> {

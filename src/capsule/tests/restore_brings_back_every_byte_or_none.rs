@@ -9,9 +9,9 @@ use flashrt_capsule::{
     clear_outputs, restore_with, CapsuleMemory, ContextMemory, Error, SnapshotRequest, Store,
     StoreConfig, Tier,
 };
-use flashrt_exec::{Buffer, Event, Slice, Space};
-use flashrt_runtime::testing::{set_prompt, ToyOptions};
-use flashrt_runtime::LiveSet;
+use flashrt_exec::{Buffer, Context, CpuOptions, Event, Slice, Space, StreamOrder};
+use flashrt_runtime::testing::{set_prompt, ToyOptions, ToyProducer};
+use flashrt_runtime::{LiveSet, Producer, StateClass};
 
 fn request(name: &str, tier: Tier) -> SnapshotRequest<'_> {
     SnapshotRequest::new(Some(name), tier, at(3, 7))
@@ -586,4 +586,45 @@ fn stores_and_live_sets_move_to_the_device_thread() {
     is_send::<LiveSet>();
     is_send::<flashrt_runtime::Model>();
     is_send::<flashrt_capsule::Capsule>();
+}
+
+#[test]
+fn copies_on_a_side_stream_hold_the_run_in_flight_and_nothing_later() {
+    for seed in 0..16 {
+        let ctx = Context::cpu(CpuOptions {
+            threads: 1,
+            order: StreamOrder::Adversarial { seed },
+        })
+        .unwrap();
+        let mut live = ToyProducer::new(&ctx, ToyOptions::default())
+            .build("main")
+            .unwrap();
+        let side = ctx.stream(0).unwrap();
+        let mem = ContextMemory::on(&ctx, side, live.fingerprint());
+        let plan = live.plan("context_action").unwrap();
+        let state = |live: &LiveSet| -> Vec<u8> {
+            let regions = live.regions().iter();
+            let saved = regions.filter(|r| r.class == StateClass::Continuation);
+            let bytes = saved.flat_map(|r| {
+                let mut out = vec![0; r.slice.bytes()];
+                ctx.download(&r.slice, &mut out).unwrap();
+                out
+            });
+            bytes.collect()
+        };
+        let mut s = store();
+        set_prompt(&mut live, "pick the red cube").unwrap();
+        run(&mut live, 0..2);
+        live.run(plan, 10).unwrap(); // not waited for
+        s.snapshot_with(&mem, &live, &request("mid", Tier::Device))
+            .unwrap();
+        let expected = state(&live);
+        live.run(plan, 10).unwrap();
+        live.run(plan, 10).unwrap();
+        let capsule = s.get("mid").unwrap();
+        restore_with(&mem, &capsule, &mut live, false).unwrap();
+        assert_eq!(state(&live), expected, "seed {seed}");
+        run(&mut live, 2..3);
+        assert_ne!(state(&live), expected);
+    }
 }

@@ -74,6 +74,7 @@ conformance! {
     copies_cross_all_spaces,
     many_copies_are_each_exact_at_any_length_and_alignment,
     many_copies_are_all_checked_before_the_first_is_submitted,
+    many_copies_on_a_side_stream_are_ordered_by_events,
     windowed_copies_touch_nothing_else,
     empty_copies_succeed,
     bad_copies_are_refused,

@@ -1241,3 +1241,34 @@ pub fn many_copies_are_all_checked_before_the_first_is_submitted(make: Factory) 
     ctx.copy_many(&[(&good.0, &good.1)], S0).unwrap();
     assert_eq!(read(&ctx, &b.all())[..9], [1, 1, 1, 1, 1, 1, 1, 1, 2]);
 }
+
+pub fn many_copies_on_a_side_stream_are_ordered_by_events(make: Factory) {
+    let ctx = make();
+    let side = ctx.stream(0).unwrap();
+    let (pieces, each) = (16, 96 << 10);
+    let state = device(&ctx, "state", pieces * each);
+    let saved = device(&ctx, "saved", pieces * each);
+    let slices: Vec<_> = (0..pieces)
+        .map(|i| {
+            let windows = (saved.slice(i * each, each), state.slice(i * each, each));
+            (windows.0.unwrap(), windows.1.unwrap())
+        })
+        .collect();
+    let pairs: Vec<_> = slices.iter().map(|(d, s)| (d, s)).collect();
+    let (written, copied) = (ctx.event().unwrap(), ctx.event().unwrap());
+    for round in 1..5u8 {
+        // What came before is copied, what comes after is not.
+        for value in [100, round] {
+            ctx.fill(&state.all(), value, S0).unwrap();
+        }
+        ctx.record(&written, S0).unwrap();
+        ctx.wait(side, &written).unwrap();
+        ctx.copy_many(&pairs, side).unwrap();
+        ctx.record(&copied, side).unwrap();
+        ctx.wait(S0, &copied).unwrap();
+        ctx.fill(&state.all(), 200, S0).unwrap();
+        ctx.synchronize_all().unwrap();
+        assert!(read(&ctx, &saved.all()).iter().all(|&b| b == round));
+        assert!(read(&ctx, &state.all()).iter().all(|&b| b == 200));
+    }
+}
