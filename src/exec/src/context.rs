@@ -459,7 +459,7 @@ impl Context {
         self.check_idle("copy_many")?;
         match &self.inner.backend {
             Backend::Cuda(b) => b.copy_many(pairs, stream),
-            Backend::Cpu(b) => pairs.iter().try_for_each(|(d, s)| b.copy(d, s, stream)),
+            Backend::Cpu(b) => b.copy_many(pairs, stream),
             Backend::Foreign(b) => pairs.iter().try_for_each(|(d, s)| b.copy(d, s, stream)),
         }
     }

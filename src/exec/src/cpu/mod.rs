@@ -198,12 +198,18 @@ impl CpuBackend {
     }
 
     pub(crate) fn copy(&self, dst: &Slice, src: &Slice, id: StreamId) -> Result<(), Error> {
-        let (mut streams, index) = self.enter_stream("copy", id)?;
-        let op = Op::Copy {
-            dst: dst.clone(),
-            src: src.clone(),
-        };
-        streams.push(index, Work::Op(op), &self.pool);
+        self.copy_many(&[(dst, src)], id)
+    }
+
+    pub(crate) fn copy_many(&self, pairs: &[(&Slice, &Slice)], id: StreamId) -> Result<(), Error> {
+        let (mut streams, index) = self.enter_stream("copy_many", id)?;
+        for &(dst, src) in pairs {
+            let op = Op::Copy {
+                dst: dst.clone(),
+                src: src.clone(),
+            };
+            streams.push(index, Work::Op(op), &self.pool);
+        }
         Ok(())
     }
 
