@@ -48,7 +48,7 @@ impl GemmPlan {
     /// The plan that [`GemmPlan::describe`] described, without timing.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a text of another form; otherwise as [`GemmPlan::tune`].
+    /// [`Error::Argument`] for a text of another form, or an algorithm that the library does not propose here; otherwise as [`GemmPlan::tune`].
     pub fn from_text(ctx: &Context, text: &str) -> Result<GemmPlan, Error> {
         let (shape, algorithm) = parse(text).ok_or_else(|| Error::Argument {
             op: "gemm",
@@ -60,7 +60,7 @@ impl GemmPlan {
         #[cfg(feature = "cuda")]
         return Ok(GemmPlan {
             shape,
-            device: device::Plan::of(ctx, shape, algorithm)?,
+            device: device::Plan::known(ctx, shape, algorithm)?,
         });
         #[cfg(not(feature = "cuda"))]
         {
@@ -204,6 +204,28 @@ mod device {
                 algorithm,
                 workspace,
             })
+        }
+
+        /// Words of a text are given to the library only if it would propose them itself.
+        pub(super) fn known(
+            ctx: &Context,
+            shape: GemmShape,
+            algorithm: Algorithm,
+        ) -> Result<Plan, Error> {
+            let plan = Plan::of(ctx, shape, algorithm)?;
+            let proposals = plan.product.proposals(64)?;
+            match proposals.contains(&algorithm) {
+                true => Ok(plan),
+                false => Err(Error::Argument {
+                    op: "gemm",
+                    argument: "plan",
+                    expected: format!(
+                        "one of {} algorithms that cuBLASLt proposes for the shape on this device",
+                        proposals.len()
+                    ),
+                    got: "another".into(),
+                }),
+            }
         }
 
         pub(super) fn tune(ctx: &Context, shape: GemmShape) -> Result<Plan, Error> {

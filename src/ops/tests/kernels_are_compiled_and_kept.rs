@@ -15,7 +15,7 @@ use flashrt_ops::{compile_ahead, identity, prepare, rms_norm, Error};
 const NVRTC: &str = "FLASHRT_NVRTC";
 const CACHE: &str = "FLASHRT_KERNEL_CACHE";
 /// Files of `kernels/`.
-const FILES: usize = 9;
+const FILES: usize = 13;
 const NOWHERE: &str = "/nonexistent/libnvrtc.so";
 
 fn folder(name: &str) -> PathBuf {

@@ -21,6 +21,8 @@ const TYPE_BF16: c_int = 14;
 const DESC_TRANSA: c_int = 3;
 const OP_T: c_int = 1;
 const PREF_MAX_WORKSPACE: c_int = 1;
+const PREF_REDUCTION_MASK: c_int = 3;
+const REDUCTION_IN_F32: u32 = 2;
 
 /// Scratch that an algorithm may use.
 pub(crate) const WORKSPACE: usize = 32 << 20;
@@ -250,13 +252,8 @@ impl Product {
         })
     }
 
-    /// The fastest algorithm that the library proposes, timed on fresh operands; two sets of them, so that none stays in the cache.
-    pub(crate) fn tune(
-        &self,
-        ctx: &Context,
-        operands: [[Tensor; 3]; 2],
-        workspace: &Tensor,
-    ) -> Result<Algorithm, Error> {
+    /// The algorithms that the library proposes, best first by its own estimate; at most `most`.
+    pub(crate) fn proposals(&self, most: usize) -> Result<Vec<Algorithm>, Error> {
         let f = &self.library.functions;
         let mut handle = std::ptr::null_mut();
         // SAFETY: writes one handle.
@@ -274,6 +271,17 @@ impl Product {
             )
         };
         check("cublasLtMatmulPreferenceSetAttribute", status)?;
+        // Shares of a sum are added up in f32: no algorithm that rounds them to the output's type.
+        // SAFETY: the attribute is a 32-bit mask.
+        let status = unsafe {
+            (f.pref_set)(
+                preference.0,
+                PREF_REDUCTION_MASK,
+                std::ptr::from_ref(&REDUCTION_IN_F32).cast(),
+                size_of::<u32>(),
+            )
+        };
+        check("cublasLtMatmulPreferenceSetAttribute", status)?;
         let nothing = Found {
             algorithm: [0; 8],
             workspace: 0,
@@ -281,7 +289,7 @@ impl Product {
             waves: 0.0,
             reserved: [0; 4],
         };
-        let (mut found, mut count) = ([nothing; CANDIDATES], 0);
+        let (mut found, mut count) = (vec![nothing; most], 0);
         // SAFETY: descriptions of this library; writes as many results as asked for at most, and their number.
         let status = unsafe {
             (f.heuristic)(
@@ -292,33 +300,43 @@ impl Product {
                 self.out.0,
                 self.out.0,
                 preference.0,
-                CANDIDATES as c_int,
+                most as c_int,
                 found.as_mut_ptr(),
                 &mut count,
             )
         };
         check("cublasLtMatmulAlgoGetHeuristic", status)?;
-        let stream = ctx.raw_stream(StreamId(0))?;
-        let mut best: Option<(f64, Algorithm)> = None;
-        for candidate in found
+        let usable = found
             .iter()
             .take(count.max(0) as usize)
-            .filter(|c| c.state == 0)
-        {
+            .filter(|c| c.state == 0);
+        Ok(usable.map(|c| c.algorithm).collect())
+    }
+
+    /// The fastest algorithm that the library proposes, timed on fresh operands; two sets of them, so that none stays in the cache.
+    pub(crate) fn tune(
+        &self,
+        ctx: &Context,
+        operands: [[Tensor; 3]; 2],
+        workspace: &Tensor,
+    ) -> Result<Algorithm, Error> {
+        let stream = ctx.raw_stream(StreamId(0))?;
+        let mut best: Option<(f64, Algorithm)> = None;
+        for candidate in self.proposals(CANDIDATES)? {
             let mut times = Vec::new();
             for _ in 0..3 {
                 ctx.synchronize(StreamId(0))?;
                 let begin = Instant::now();
                 for i in 0..LAUNCHES {
                     let [x, w, out] = &operands[i % 2];
-                    self.launch(&candidate.algorithm, x, w, out, false, workspace, stream)?;
+                    self.launch(&candidate, x, w, out, false, workspace, stream)?;
                 }
                 ctx.synchronize(StreamId(0))?;
                 times.push(begin.elapsed().as_secs_f64());
             }
             let time = times.into_iter().fold(f64::INFINITY, f64::min);
             if best.is_none_or(|(t, _)| time < t) {
-                best = Some((time, candidate.algorithm));
+                best = Some((time, candidate));
             }
         }
         best.map(|(_, algorithm)| algorithm).ok_or(Error::Cublas {
