@@ -4,6 +4,8 @@
 // rows and KG groups of warps, which share out the keys of every block of BN keys and are merged at the end, in order. A split takes
 // a share of the key blocks; flash_combine merges splits, in order. So the bytes do not depend on scheduling.
 //
+// The values of a block arrive while its scores are made, and the next keys while the values are used.
+//
 // Hidden keys are loaded as zeros and weigh nothing. Scores are kept in base 2.
 #include "common.cuh"
 
@@ -82,9 +84,7 @@ struct Part {
   u32 position;
 };
 
-#ifndef AHEAD
 #define AHEAD 2
-#endif
 
 #define LAST 1  // causal: the queries are at the last positions
 #define AT 2    // causal: the first query is at `offset`
@@ -112,7 +112,7 @@ static __device__ __forceinline__ u64 vote(const bool (&seen)[2]) {
   return keys;
 }
 
-template <typename T, int D, int RW, int KG, int BN, int STAGES>
+template <typename T, int D, int RW, int KG, int BN>
 static __device__ __forceinline__ void flash(FLASH_PARAMETERS(T)) {
   const int THREADS = RW * KG * 32, ROWS = RW * 16, MINE = BN / KG;
   const int DP = (D + 15) / 16 * 16;        // columns, up to whole steps
@@ -120,7 +120,7 @@ static __device__ __forceinline__ void flash(FLASH_PARAMETERS(T)) {
   const int CHUNKS = D / 8, TILES = MINE / 8, COLUMNS = DP / 8;
   static_assert((BN == 32 || BN == 64) && TILES % 2 == 0 && D % 8 == 0, "tile");
   extern __shared__ uint4 memory[];
-  u32 q_at = shared_address(memory), k_at = q_at + ROWS * PITCH, v_at = k_at + STAGES * BN * PITCH;
+  u32 q_at = shared_address(memory), k_at = q_at + ROWS * PITCH, v_at = k_at + BN * PITCH;
 
   u32 t = threadIdx.x, lane = t % 32, warp = t / 32, rw = warp % RW, kg = warp / RW;
   u32 group = hq / hkv, rows = m * group, head = blockIdx.y % hkv, split = blockIdx.y / hkv;
@@ -179,7 +179,7 @@ static __device__ __forceinline__ void flash(FLASH_PARAMETERS(T)) {
     copy_async(q_at + row * PITCH + chunk * 16, q + (r < rows ? place + chunk * 8 : 0), r < rows ? 16 : 0);
   }
   if (DP > D) {
-    for (u32 at = t; at < ROWS + 2 * STAGES * BN; at += THREADS) memory[(at * PITCH + D * 2) / 16] = make_uint4(0, 0, 0, 0);
+    for (u32 at = t; at < ROWS + 2 * BN; at += THREADS) memory[(at * PITCH + D * 2) / 16] = make_uint4(0, 0, 0, 0);
   }
 
   float o[COLUMNS][4], top[2] = {NEG_INF, NEG_INF}, sum[2] = {0.0f, 0.0f};
@@ -200,20 +200,13 @@ static __device__ __forceinline__ void flash(FLASH_PARAMETERS(T)) {
     now = vote<BN>(seen);
     load(k_at, part_of(b).k, first_of(b), now);
     copy_commit();
-    if (STAGES == 2) {
-      load(v_at, part_of(b).v, first_of(b), now);
-      copy_commit();
-    }
     look<BN>(seen, part_of(b + 1), first_of(b + 1));
     next = vote<BN>(seen);
   }
-  for (u32 stage = 0; b < end; b++, stage ^= STAGES - 1) {
-    u32 stage_at = stage * BN * PITCH, other_at = (stage ^ (STAGES - 1)) * BN * PITCH;
-    copy_wait<STAGES - 1>();
+  for (; b < end; b++) {
+    copy_wait<0>();
     __syncthreads();
-    // With one stage the values of this block, with two the keys of the next one.
-    if (STAGES == 1) load(v_at, part_of(b).v, first_of(b), now);
-    if (STAGES == 2 && b + 1 < end) load(k_at + other_at, part_of(b + 1).k, first_of(b + 1), next);
+    load(v_at, part_of(b).v, first_of(b), now);
     copy_commit();
     look<BN>(seen, part_of(b + 2), first_of(b + 2));
 
@@ -231,7 +224,7 @@ static __device__ __forceinline__ void flash(FLASH_PARAMETERS(T)) {
 #pragma unroll
       for (int n = -AHEAD; n < STEPS; n++) {
         int next = n + AHEAD;
-        if (next < STEPS) load_matrices(w[next % (AHEAD + 1)], k_from + stage_at + next % PAIRS * 16 * PITCH + next / PAIRS * 32);
+        if (next < STEPS) load_matrices(w[next % (AHEAD + 1)], k_from + next % PAIRS * 16 * PITCH + next / PAIRS * 32);
         if (n < 0) continue;
         int i = n / PAIRS, j = n % PAIRS * 2;
         if (j == 0 && i + 1 < DP / 16) load_matrices(a[(i + 1) % 2], q_from + (i + 1) * 32);
@@ -240,12 +233,9 @@ static __device__ __forceinline__ void flash(FLASH_PARAMETERS(T)) {
         multiply(T(), s[j + 1], a[i % 2], k[2], k[3]);
       }
     }
-    copy_wait<STAGES - 1>();
+    copy_wait<0>();
     __syncthreads();
-    if (b + 1 < end) {
-      if (STAGES == 1) load(k_at, part_of(b + 1).k, first_of(b + 1), next);
-      if (STAGES == 2) load(v_at + other_at, part_of(b + 1).v, first_of(b + 1), next);
-    }
+    if (b + 1 < end) load(k_at, part_of(b + 1).k, first_of(b + 1), next);
     copy_commit();
 
     // Scores, hidden ones out; the maximum of each row.
@@ -309,7 +299,7 @@ static __device__ __forceinline__ void flash(FLASH_PARAMETERS(T)) {
 #pragma unroll
       for (int n = -AHEAD; n < STEPS; n++) {
         int next = n + AHEAD;
-        if (next < STEPS) load_transposed(w[next % (AHEAD + 1)], v_from + stage_at + next / PAIRS * 16 * PITCH + next % PAIRS * 32);
+        if (next < STEPS) load_transposed(w[next % (AHEAD + 1)], v_from + next / PAIRS * 16 * PITCH + next % PAIRS * 32);
         if (n < 0) continue;
         int i = n / PAIRS, j = n % PAIRS * 2;
         if (j == 0) {
@@ -443,9 +433,9 @@ static __device__ __forceinline__ void combine(const float* partial, T* out, u32
   }
 }
 
-#define FLASH(T, D, NAME, RW, KG, BN, STAGES)                                                                              \
+#define FLASH(T, D, NAME, RW, KG, BN)                                                                                      \
   extern "C" __global__ void __launch_bounds__(RW * KG * 32) flash_##NAME##_##D##_##T(FLASH_PARAMETERS(T)) {               \
-    flash<T, D, RW, KG, BN, STAGES>(FLASH_ARGUMENTS);                                                                      \
+    flash<T, D, RW, KG, BN>(FLASH_ARGUMENTS);                                                                              \
   }
 #define COMBINE(T)                                                                                                         \
   extern "C" __global__ void __launch_bounds__(128) flash_combine_##T(const float* partial, T* out, u32 rows, u32 d,       \
@@ -453,11 +443,10 @@ static __device__ __forceinline__ void combine(const float* partial, T* out, u32
     combine<T>(partial, out, rows, d, splits);                                                                             \
   }
 
-#ifndef TUNING
 COMBINE(f16)
 COMBINE(bf16)
-#define DIM(T, D, RW, KG, BN) FLASH(T, D, wide, RW, KG, BN, 1) FLASH(T, D, thin, 1, 4, 64, 1)
-#define DIMS(T) DIM(T, 64, 4, 2, 64) DIM(T, 72, 4, 2, 64) DIM(T, 96, 4, 2, 64) DIM(T, 128, 4, 2, 64) DIM(T, 256, 3, 2, 64)
+// Few rows, many, and of the widest head some where there is the shared memory for it: as in src/ops/src/attention.rs.
+#define DIM(T, D) FLASH(T, D, thin, 1, 4, 64) FLASH(T, D, wide, 4, 1, 64)
+#define DIMS(T) DIM(T, 64) DIM(T, 72) DIM(T, 96) DIM(T, 128) DIM(T, 256) FLASH(T, 256, large, 6, 1, 64)
 DIMS(f16)
 DIMS(bf16)
-#endif

@@ -1,11 +1,13 @@
 //! Softmax attention over a cached prefix and the tokens' own keys.
 
+use std::ops::RangeInclusive;
+
 use flashrt_exec::Recorder;
 
 use crate::check::{operand, Check};
 use crate::device::{is_packed, typed, Call, ATTENTION, FLASH, PACK};
 use crate::lanes::{Lanes, LANES};
-use crate::launch::{on_device, record, Kernel, Ptr};
+use crate::launch::{on_device, record, shared_limit, Kernel, Ptr};
 use crate::math;
 use crate::tile::{tile, Block, Left, Out, Right};
 use crate::{DType, Error, Tensor};
@@ -65,17 +67,24 @@ pub struct Within<'a> {
 /// without.
 pub fn attention_scratch(m: usize, hq: usize, hkv: usize, d: usize, keys: usize) -> usize {
     let rows = m * (hq / hkv.max(1));
-    let tiles = rows.div_ceil(Tile::of(rows, d).rows()) * hkv;
+    let tile = Tile::of(rows, hkv, d, usize::MAX);
     let blocks = keys.div_ceil(Tile::KEYS);
-    let splits = (FILL / tiles.max(1)).min(blocks / 2).min(MAX_SPLITS);
-    match splits {
+    // A large one takes a whole multiprocessor.
+    let fill = match tile.kind {
+        Kind::Large => FILL / 2,
+        _ => FILL,
+    };
+    let splits = fill / tile.blocks(rows, hkv).max(1);
+    match splits.min(blocks / 2).min(MAX_SPLITS) {
         0 | 1 => 0,
         n => n * split_elements(m, hq, d),
     }
 }
 
-/// Blocks of threads that fill a GPU.
+/// Blocks of threads that fill a GPU, two to a multiprocessor.
 const FILL: usize = 264;
+/// So many blocks of the large tile, each split in two, fill a GPU best; fewer are better cut finer.
+const FEW: RangeInclusive<usize> = FILL / 8..=FILL / 4;
 
 /// f32 elements of one share: the values, their maximum and sum.
 fn split_elements(m: usize, hq: usize, d: usize) -> usize {
@@ -194,7 +203,7 @@ pub fn attention_within(
                 return Err(c.bad_shape(i.name, i.tensor, format!("a start on {PACK} bytes")));
             }
         }
-        let calls = flash(q, parts, hkv, scale, within, out);
+        let calls = flash(q, parts, hkv, scale, within, out, shared_limit(r)?);
         return on_device(r, "attention", &touches, calls);
     }
     let plain = within.causal == Causal::No && within.live.is_none() && within.scratch.is_none();
@@ -254,35 +263,48 @@ fn with_parts(call: Call, parts: &[KvPart<'_>]) -> Call {
 /// How a kernel of `flash.cu` cuts its work: the numbers there.
 #[derive(Clone, Copy)]
 struct Tile {
+    kind: Kind,
     /// Warps of sixteen rows each.
     row_warps: usize,
     /// Groups of warps that share the keys of a block.
     key_groups: usize,
-    /// Kernel of few rows.
-    thin: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Thin,
+    Wide,
+    Large,
 }
 
 impl Tile {
     /// Keys of a block.
     const KEYS: usize = 64;
 
-    /// For so many rows (queries × query heads of a key head).
-    fn of(rows: usize, d: usize) -> Tile {
-        let thin = rows <= 16;
-        let (row_warps, key_groups) = match d {
-            _ if thin => (1, 4),
-            256 => (3, 2),
-            _ => (4, 2),
-        };
-        Tile {
+    /// For so many rows (queries × query heads of a key head) of `heads` key heads, in so many bytes of shared memory.
+    fn of(rows: usize, heads: usize, d: usize, limit: usize) -> Tile {
+        let tile = |kind, row_warps, key_groups| Tile {
+            kind,
             row_warps,
             key_groups,
-            thin,
+        };
+        let large = tile(Kind::Large, 6, 1);
+        if rows <= 16 {
+            tile(Kind::Thin, 1, 4)
+        } else if d == 256 && FEW.contains(&large.blocks(rows, heads)) && large.shared(d) <= limit {
+            large
+        } else {
+            tile(Kind::Wide, 4, 1)
         }
     }
 
     fn rows(self) -> usize {
         self.row_warps * 16
+    }
+
+    /// Blocks of threads without a split.
+    fn blocks(self, rows: usize, heads: usize) -> usize {
+        rows.div_ceil(self.rows()) * heads
     }
 
     fn threads(self) -> usize {
@@ -306,10 +328,11 @@ fn flash(
     scale: f32,
     within: Within<'_>,
     out: &Tensor,
+    limit: usize,
 ) -> Vec<Call> {
     let (m, hq, d) = (q.shape()[0], q.shape()[1], q.shape()[2]);
     let rows = m * (hq / hkv);
-    let tile = Tile::of(rows, d);
+    let tile = Tile::of(rows, hkv, d, limit);
     let blocks: usize = parts
         .iter()
         .map(|p| p.k.shape()[0].div_ceil(Tile::KEYS))
@@ -324,7 +347,7 @@ fn flash(
         // Past all keys is as good as after the last one.
         Causal::At(offset) => (2, offset.min(parts.iter().map(|p| p.k.shape()[0]).sum())),
     };
-    let name = kernel_name(q.dtype(), d, tile.thin);
+    let name = kernel_name(q.dtype(), d, tile.kind);
     let call = Call::new(&FLASH, name)
         .blocks(rows.div_ceil(tile.rows()), hkv * splits)
         .threads(tile.threads() as u32)
@@ -362,19 +385,18 @@ fn flash(
     calls
 }
 
-fn kernel_name(dtype: DType, d: usize, thin: bool) -> &'static str {
+fn kernel_name(dtype: DType, d: usize, kind: Kind) -> &'static str {
     macro_rules! names {
-        ($($d:literal)*) => {
-            match (d, dtype, thin) {
-                $(($d, DType::F16, true) => concat!("flash_thin_", $d, "_f16"),
-                ($d, DType::F16, false) => concat!("flash_wide_", $d, "_f16"),
-                ($d, _, true) => concat!("flash_thin_", $d, "_bf16"),
-                ($d, _, false) => concat!("flash_wide_", $d, "_bf16"),)*
+        ($($d:literal $name:literal $kind:ident)*) => {
+            match (d, dtype, kind) {
+                $(($d, DType::F16, Kind::$kind) => concat!("flash_", $name, "_", $d, "_f16"),
+                ($d, _, Kind::$kind) => concat!("flash_", $name, "_", $d, "_bf16"),)*
                 _ => "",
             }
         };
     }
-    names!(64 72 96 128 256)
+    names!(64 "thin" Thin 72 "thin" Thin 96 "thin" Thin 128 "thin" Thin 256 "thin" Thin
+           64 "wide" Wide 72 "wide" Wide 96 "wide" Wide 128 "wide" Wide 256 "wide" Wide 256 "large" Large)
 }
 
 #[derive(Clone, Copy)]

@@ -68,6 +68,16 @@ pub(crate) fn on_device(
     }
 }
 
+/// Bytes of shared memory that a block can have on the recorder's device; 0 where there is no such thing.
+pub(crate) fn shared_limit(r: &Recorder<'_>) -> Result<usize, Error> {
+    #[cfg(feature = "cuda")]
+    if r.backend() == BackendKind::Cuda {
+        return crate::cuda::shared_limit(r.context());
+    }
+    let _ = r;
+    Ok(0)
+}
+
 fn on_cpu<K: Kernel>(
     r: &mut Recorder<'_>,
     op: &'static str,

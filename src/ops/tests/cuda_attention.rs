@@ -275,7 +275,6 @@ fn hidden_keys_stay_out_and_nothing_seen_gives_zeros() {
                 ..case(2, 2, 1, &[150])
             },
         ),
-        case(5, 2, 1, &[0]),
     ]);
 }
 
@@ -288,7 +287,7 @@ fn causal_from_any_position() {
         // The first queries are before every key.
         causal(Causal::Last, case(40, 2, 1, &[20])),
         causal(Causal::At(5), case(40, 2, 1, &[90])),
-        causal(Causal::At(usize::MAX), case(3, 2, 1, &[90])),
+        causal(Causal::At(1 << 40), case(3, 2, 1, &[90])),
         causal(
             Causal::Last,
             Case {
@@ -331,6 +330,23 @@ fn a_cache_that_grows_and_split_keys() {
             },
         ),
     ]);
+}
+
+#[test]
+fn so_many_rows_that_the_widest_head_has_its_large_tile() {
+    let Some(ctx) = cuda() else { return };
+    let mut seed = Seed(78);
+    for dtype in HALVES {
+        for splits in [0, 2] {
+            let c = Case {
+                open: Some(0.7),
+                causal: Causal::Last,
+                splits,
+                ..case(410, 8, 1, &[70, 411])
+            };
+            check(&ctx, &c, dtype, 256, &mut seed);
+        }
+    }
 }
 
 #[test]

@@ -111,6 +111,8 @@ impl Drop for Loaded {
 pub(super) struct Library {
     ordinal: i32,
     arch: String,
+    /// Bytes of shared memory that a block can have.
+    pub(super) shared: usize,
     loaded: Mutex<BTreeMap<&'static str, Arc<Loaded>>>,
 }
 
@@ -120,9 +122,11 @@ impl Library {
         ctx.attachment(|| {
             let arch = ctx.isa().to_owned();
             check_arch(&arch)?;
+            let ordinal = ctx.device_ordinal().unwrap_or(0);
             Ok(Library {
-                ordinal: ctx.device_ordinal().unwrap_or(0),
+                ordinal,
                 arch,
+                shared: shared_limit(ordinal),
                 loaded: Mutex::default(),
             })
         })
@@ -208,6 +212,20 @@ impl Library {
             .map(|b| format!("{b:02x}"))
             .collect();
         Ok(format!("{} {} {digest}", self.arch, compilers.join("+")))
+    }
+}
+
+/// 48 KiB, which every device has, when the driver does not say.
+fn shared_limit(ordinal: i32) -> usize {
+    let what = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+    let (mut device, mut bytes) = (0, 0);
+    // SAFETY: the driver is loaded, since a context on this ordinal is open; writes a handle.
+    let found = unsafe { sys::cuDeviceGet(&mut device, ordinal) };
+    // SAFETY: as above; writes a number.
+    let status = unsafe { sys::cuDeviceGetAttribute(&mut bytes, what, device) };
+    match (found, status, usize::try_from(bytes)) {
+        (sys::CUresult::CUDA_SUCCESS, sys::CUresult::CUDA_SUCCESS, Ok(bytes)) => bytes,
+        _ => 48 << 10,
     }
 }
 

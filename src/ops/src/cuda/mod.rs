@@ -83,6 +83,11 @@ pub(crate) fn record(
     Ok(())
 }
 
+/// Bytes of shared memory that a block can have on the device of `ctx`.
+pub(crate) fn shared_limit(ctx: &Context) -> Result<usize, Error> {
+    Ok(Library::of(ctx)?.shared)
+}
+
 /// Compiles and loads every kernel for the device of `ctx`. Does nothing on other backends, and the second time.
 pub(crate) fn prepare(ctx: &Context) -> Result<(), Error> {
     if ctx.device_ordinal().is_none() {
