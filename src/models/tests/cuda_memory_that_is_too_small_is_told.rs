@@ -23,7 +23,7 @@ fn fill(ctx: &Context, bytes: usize) -> Vec<Buffer> {
 fn case_188_a_model_without_room_fails_at_load_with_numbers_and_loads_when_there_is_room() {
     let Some(ctx) = common::cuda() else { return };
     // Kernels, so that what fails is a buffer.
-    flashrt_ops::prepare(&ctx).unwrap();
+    flashrt_ops::prepare(&ctx, flashrt_ops::KernelSet::F32).unwrap();
     let pressure = fill(&ctx, 64 << 10);
     let buffers = ctx.memory().buffers;
     let error = Pi05::load(&ctx, &common::demo_dir(), Pi05Options::default()).err();

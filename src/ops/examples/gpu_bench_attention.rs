@@ -39,7 +39,7 @@ const DECODE: [(usize, usize, usize, usize, usize); 6] = [
 
 fn main() -> Result<(), Failure> {
     let ctx = Context::cuda(0)?;
-    prepare(&ctx)?;
+    prepare(&ctx, KernelSet::All)?;
     let mut rows = Vec::new();
     for ([m, hq, hkv, n, d], causal, count, replays) in PREFILL {
         let (q, out) = (random(&ctx, &[m, hq, d])?, random(&ctx, &[m, hq, d])?);

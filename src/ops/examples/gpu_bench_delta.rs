@@ -25,7 +25,7 @@ fn main() -> Result<(), Failure> {
         rows: Vec::new(),
         seed: 1,
     };
-    prepare(&b.ctx)?;
+    prepare(&b.ctx, KernelSet::All)?;
     for (tokens, key_heads, value_heads, dim) in [
         (2048, 32, 32, 128),
         (2048, 16, 32, 128),

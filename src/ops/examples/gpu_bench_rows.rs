@@ -28,7 +28,7 @@ fn main() -> Result<(), Failure> {
         ctx: Context::cuda(0)?,
         rows: Vec::new(),
     };
-    prepare(&b.ctx)?;
+    prepare(&b.ctx, KernelSet::All)?;
     for mib in [8, 64] {
         let ceiling = b.copy(mib << 20)?;
         for dtype in [DType::BF16, DType::F16] {

@@ -19,7 +19,7 @@ macro_rules! modules {
             name: concat!($file, ".cu"),
             source: include_str!(concat!("../../../kernels/", $file, ".cu")),
         };)*
-        /// Every module, for set-up and for the identity.
+        /// Every module.
         pub(crate) static MODULES: &[&Module] = &[$(&$constant),*];
     };
 }
@@ -39,6 +39,18 @@ modules! {
     NORM = "norm";
     ROPE = "rope";
 }
+
+/// The modules of operations on f32 that every transformer has.
+pub(crate) static F32_MODULES: &[&Module] = &[
+    &ACTION,
+    &ATTENTION,
+    &ELEMENTWISE,
+    &EMBED,
+    &MATMUL,
+    &NOISE,
+    &NORM,
+    &ROPE,
+];
 
 /// The kernel of an operation for a tensor's element type: `rms_norm_bf16`.
 macro_rules! typed {

@@ -6,31 +6,50 @@ use flashrt_exec::Context;
 
 use crate::Error;
 
-/// Compiles and loads every kernel for the device of `ctx`, from the cache where it can. Set-up only: takes seconds the first time,
-/// milliseconds later. Does nothing on other backends. An operation whose kernels are not loaded loads them when it is recorded.
+/// Which kernels: compiling those of the tensor cores takes ten times as long as all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelSet {
+    /// Of the operations on f32 that every transformer has: norms, activations, rope, embeddings, matmul, attention, noise, actions.
+    F32,
+    /// Every kernel.
+    All,
+}
+
+#[cfg(feature = "cuda")]
+impl KernelSet {
+    fn modules(self) -> &'static [&'static crate::device::Module] {
+        match self {
+            KernelSet::F32 => crate::device::F32_MODULES,
+            KernelSet::All => crate::device::MODULES,
+        }
+    }
+}
+
+/// Compiles and loads kernels for the device of `ctx`, from the cache where it can. Set-up only: takes seconds the first time (half a
+/// minute for all), milliseconds later. Does nothing on other backends. An operation whose kernels are not loaded loads them when it is recorded.
 ///
 /// The cache is the folder `FLASHRT_KERNEL_CACHE` (empty: none), else `flashrt/kernels` in the user's cache folder.
 ///
 /// # Errors
 /// [`Error::KernelArch`], [`Error::NoCompiler`], [`Error::KernelCompile`], [`Error::KernelLoad`]; it may be tried again.
-pub fn prepare(ctx: &Context) -> Result<(), Error> {
+pub fn prepare(ctx: &Context, set: KernelSet) -> Result<(), Error> {
     #[cfg(feature = "cuda")]
-    crate::cuda::prepare(ctx)?;
-    let _ = ctx;
+    crate::cuda::prepare(ctx, set.modules())?;
+    let _ = (ctx, set);
     Ok(())
 }
 
 /// What the results of the kernels of `ctx` depend on, as one line for an identity: architecture, compiler, digest of the code. `None`
-/// on the CPU, where [`crate::NUMERICS`] says it all. Loads every kernel.
+/// on the CPU, where [`crate::NUMERICS`] says it all. Loads the kernels.
 ///
 /// # Errors
 /// Those of [`prepare`].
-pub fn identity(ctx: &Context) -> Result<Option<String>, Error> {
+pub fn identity(ctx: &Context, set: KernelSet) -> Result<Option<String>, Error> {
     #[cfg(feature = "cuda")]
-    return crate::cuda::identity(ctx);
+    return crate::cuda::identity(ctx, set.modules());
     #[cfg(not(feature = "cuda"))]
     {
-        let _ = ctx;
+        let _ = (ctx, set);
         Ok(None)
     }
 }

@@ -67,7 +67,7 @@ pub use gated_delta::{gated_delta, gated_delta_steps, DeltaShape, GatedDelta};
 pub use gemm::{GemmPlan, GemmShape};
 pub use gemv::{geglu_gemv, gemv, GemvEpilogue, MAX_GEMV_ROWS};
 pub use isa::Isa;
-pub use kernels::{compile_ahead, identity, prepare};
+pub use kernels::{compile_ahead, identity, prepare, KernelSet};
 pub use matmul::{matmul, Epilogue, PackedWeight};
 pub use noise::{philox4x32_10, philox_normal};
 pub use norm::{ada_rms_norm, layer_norm, rms_norm};

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::{cuda, poisoned, run, tensor};
 use flashrt_exec::{Space, StreamId};
-use flashrt_ops::{compile_ahead, identity, prepare, rms_norm, Error};
+use flashrt_ops::{compile_ahead, identity, prepare, rms_norm, Error, KernelSet};
 
 const NVRTC: &str = "FLASHRT_NVRTC";
 const CACHE: &str = "FLASHRT_KERNEL_CACHE";
@@ -99,7 +99,7 @@ fn no_compiler() {
         text
     );
     if let Some(ctx) = cuda() {
-        let error = prepare(&ctx).unwrap_err().to_string();
+        let error = prepare(&ctx, KernelSet::F32).unwrap_err().to_string();
         assert!(error.contains("NVRTC is not found"), "{error}");
         ctx.alloc("still usable", Space::Device, 16).unwrap();
     }
@@ -129,8 +129,8 @@ fn what_was_compiled_ahead_runs_without_a_compiler() {
 #[ignore = "run by another test in a process of its own"]
 fn runs() {
     let Some(ctx) = cuda() else { return };
-    prepare(&ctx).unwrap();
-    let name = identity(&ctx).unwrap().unwrap();
+    prepare(&ctx, KernelSet::F32).unwrap();
+    let name = identity(&ctx, KernelSet::F32).unwrap().unwrap();
     assert!(name.starts_with(&format!("{} NVRTC-", ctx.isa())), "{name}");
     let (x, w, out) = (
         tensor(&ctx, &[1, 2], &[3.0, 4.0]),
@@ -164,7 +164,7 @@ fn case_154_a_first_use_inside_a_capture_works_and_a_prepared_capture_takes_no_m
     // The kernels of this context are loaded by this capture.
     record(0).replay(0, StreamId(0)).unwrap();
     assert_eq!(out.download_f32(&ctx).unwrap(), [1.0; 512]);
-    prepare(&ctx).unwrap();
+    prepare(&ctx, KernelSet::F32).unwrap();
     let before = ctx.memory();
     let graph = record(1);
     for _ in 0..100 {

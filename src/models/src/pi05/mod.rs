@@ -156,7 +156,7 @@ impl Pi05 {
         config.check()?;
         let (steps, default_steps) = options.buckets(&config)?;
         // Before anything is captured.
-        let kernels = flashrt_ops::identity(ctx)?;
+        let kernels = flashrt_ops::identity(ctx, flashrt_ops::KernelSet::F32)?;
         let tokenizer = Self::tokenizer(&config, &options)?;
         let fits = |key, got: usize, rule: String| -> Result<(), Error> {
             Err(Error::Value {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 use flashrt_exec::{Context, Recorder};
 
-use crate::device::{Call, MODULES};
+use crate::device::{Call, Module};
 use crate::{Error, Tensor};
 use library::Library;
 
@@ -88,22 +88,25 @@ pub(crate) fn shared_limit(ctx: &Context) -> Result<usize, Error> {
     Ok(Library::of(ctx)?.shared)
 }
 
-/// Compiles and loads every kernel for the device of `ctx`. Does nothing on other backends, and the second time.
-pub(crate) fn prepare(ctx: &Context) -> Result<(), Error> {
+/// Compiles and loads these kernels for the device of `ctx`. Does nothing on other backends, and the second time.
+pub(crate) fn prepare(ctx: &Context, modules: &[&'static Module]) -> Result<(), Error> {
     if ctx.device_ordinal().is_none() {
         return Ok(());
     }
     let library = Library::of(ctx)?;
-    MODULES
+    modules
         .iter()
         .try_for_each(|module| library.load(module).map(drop))
 }
 
-/// What the results of the kernels of `ctx` depend on; loads all of them. `None` on other backends.
-pub(crate) fn identity(ctx: &Context) -> Result<Option<String>, Error> {
+/// What the results of the kernels of `ctx` depend on; loads them. `None` on other backends.
+pub(crate) fn identity(
+    ctx: &Context,
+    modules: &[&'static Module],
+) -> Result<Option<String>, Error> {
     if ctx.device_ordinal().is_none() {
         return Ok(None);
     }
     let library: Arc<Library> = Library::of(ctx)?;
-    library.identity(MODULES).map(Some)
+    library.identity(modules).map(Some)
 }
