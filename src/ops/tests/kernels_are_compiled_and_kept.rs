@@ -54,9 +54,9 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn every_file_compiles_ahead_for_every_architecture_to_the_same_bytes() {
+fn every_file_compiles_ahead_to_the_same_bytes() {
     let (first, second) = (folder("first"), folder("second"));
-    for arch in ["sm_87", "sm_89", "sm_90", "sm_110", "sm_120"] {
+    for arch in ["sm_87", "sm_90", "sm_120"] {
         match compile_ahead(arch, &first) {
             Err(Error::NoCompiler { reason }) if std::env::var_os(NVRTC).is_none() => {
                 eprintln!("skipped: {reason}");
@@ -71,7 +71,7 @@ fn every_file_compiles_ahead_for_every_architecture_to_the_same_bytes() {
             .filter(|f| f.0.contains("-sm_90-"))
             .collect::<Vec<_>>()
     };
-    assert_eq!(files(&first).len(), 5 * FILES);
+    assert_eq!(files(&first).len(), 3 * FILES);
     assert_eq!(of_90(files(&first)), files(&second));
     let unknown = compile_ahead("sm_1", &second).unwrap_err().to_string();
     assert!(unknown.contains("for sm_1 with NVRTC-"), "{unknown}");
