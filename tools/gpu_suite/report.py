@@ -8,13 +8,15 @@ BEGIN, END = '<!-- figures: begin -->', '<!-- figures: end -->'
 
 
 def number(value):
-    """Three significant digits, without exponents; words as they are."""
+    """About three digits, an exponent only for the smallest; words as they are."""
     if value is None:
         return ''
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     if isinstance(value, int) or abs(value) >= 1000:
         return f'{value:,.0f}'
+    if value != 0 and abs(value) < 0.001:
+        return f'{value:.1e}'
     return f'{value:.{2 if abs(value) >= 1 else 3}f}'
 
 
