@@ -226,7 +226,8 @@ fn case_54_refused_rows_are_not_sent() {
     rig.push_state([0.3, -0.3], rig.now());
     rig.ok(Command::Tick(TickRequest::default()));
     rig.clock.advance_ms(100);
-    rig.wait_for("the row to be counted", || rig.engine.status().limited == 1);
+    // The emitter's first step may meet the chunk already, and its second one the next row.
+    rig.wait_for("the row to be counted", || rig.engine.status().limited >= 1);
     assert!(rig.sink.commands().is_empty());
 }
 
